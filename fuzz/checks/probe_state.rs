@@ -12,9 +12,7 @@ use verus_probe::client::{Client, ClientConfig};
 use verus_probe::connection::Batch;
 use verus_probe::seal::{Key, Keys};
 use verus_probe::server::{Catalogue, Server, ServerConfig};
-use verus_probe::wire::{
-    Accept, HEADER_BYTES, Hello, Kind, MIN_HELLO_BYTES, Packet, Request, TAG_BYTES, encode_plain,
-};
+use verus_probe::wire::{Accept, Hello, Kind, Packet, Request, encode_plain};
 use verus_senders::Scheme;
 
 /// Steps of one script.
@@ -98,12 +96,9 @@ pub fn check(bytes: &[u8]) {
     };
     let scheme = Scheme::parse(&request.scheme).expect("it is in the list");
     let config = ClientConfig {
-        request,
-        secret: None,
         patience: Duration::from_secs(20),
         silence: Duration::from_secs(10),
-        log: false,
-        overhead: 28,
+        ..ClientConfig::new(request)
     };
     let mut world = World {
         now: Time::ZERO,
@@ -343,15 +338,10 @@ impl World {
     fn forged(&self, upward: bool, kind: Kind, body: &[u8]) -> Option<Vec<u8>> {
         let key = self.key(upward, kind)?;
         let id = self.connection.as_ref().map_or(0, |(id, _)| *id);
-        let mut buffer = vec![0; HEADER_BYTES + body.len() + TAG_BYTES + MIN_HELLO_BYTES];
-        let covered = encode_plain(kind, id, body, &mut buffer);
-        let end = key.seal(&mut buffer, covered);
-        buffer.truncate(end);
-        Some(buffer)
+        Some(key.sealed(0, |buffer| encode_plain(kind, id, body, buffer)))
     }
 }
 
 fn packets(batch: &Batch) -> impl Iterator<Item = &[u8]> {
-    let contents = batch.contents();
-    contents.chunks(batch.segment_size().unwrap_or(contents.len()).max(1))
+    batch.contents().chunks(batch.payload().max(1))
 }

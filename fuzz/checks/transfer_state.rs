@@ -9,10 +9,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use quinn::crypto::rustls::QuicServerConfig;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use verus_senders::Scheme;
@@ -21,12 +20,15 @@ use verus_transfer::digest::{BLOCK, Tally};
 use verus_transfer::files::{Place, Source};
 use verus_transfer::folder::Folder;
 use verus_transfer::frames::{
-    ALPN, Answer, Demand, FileInfo, Modified, Request, Subject, Supply, decode, encode,
+    Answer, Demand, FileInfo, Modified, Request, Subject, Supply, decode, encode,
 };
 use verus_transfer::paths::RelativePath;
 use verus_transfer::secrets::Identity;
 use verus_transfer::trust::Trust;
 use verus_transfer::{Client, ClientConfig, Gauge, Limits, Server, ServerConfig, bind};
+
+#[path = "peer.rs"]
+pub mod peer;
 
 /// Messages of one script.
 const MESSAGES: usize = 64;
@@ -302,20 +304,7 @@ impl Stage {
         let server_address = socket.local_addr()?;
         let server = Server::start(config, socket)?;
         let against_server = quinn::Endpoint::client(local)?;
-        let (certificate, key) = identity.parts();
-        let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(
-            rustls::crypto::ring::default_provider(),
-        ))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .and_then(|tls| {
-            tls.with_no_client_auth()
-                .with_single_cert(vec![certificate], key)
-        })
-        .map_err(|error| other(&error))?;
-        tls.alpn_protocols = vec![ALPN.to_vec()];
-        let crypto = QuicServerConfig::try_from(tls).map_err(|error| other(&error))?;
-        let config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
-        let bare_server = quinn::Endpoint::server(config, local)?;
+        let bare_server = peer::listener(quinn::TransportConfig::default(), &identity);
         let bare_address = bare_server.local_addr()?;
         drop(guard);
         Ok(Stage {
@@ -474,16 +463,7 @@ async fn bare_connection(stage: &mut Stage) -> Option<quinn::Connection> {
     {
         return Some(connection.clone());
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .expect("ring has TLS 1.3")
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![ALPN.to_vec()];
-    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).expect("TLS 1.3");
-    let config = quinn::ClientConfig::new(Arc::new(crypto));
+    let config = peer::calling(quinn::TransportConfig::default());
     let connecting = stage
         .against_server
         .connect_with(config, stage.server, "verus");
@@ -622,44 +602,4 @@ async fn meet(stage: &Stage) -> Option<(Client, quinn::Connection)> {
     };
     let (client, connection) = tokio::join!(Client::connect(&config), welcome);
     Some((client.ok()?, connection?))
-}
-
-/// Trusts any server.
-#[derive(Debug)]
-struct Anybody(Arc<rustls::crypto::CryptoProvider>);
-
-impl rustls::client::danger::ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &rustls::pki_types::CertificateDer<'_>,
-        _intermediates: &[rustls::pki_types::CertificateDer<'_>],
-        _server_name: &rustls::pki_types::ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: rustls::pki_types::UnixTime,
-    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
-        Ok(rustls::client::danger::ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &rustls::pki_types::CertificateDer<'_>,
-        _dss: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("TLS 1.3 only".to_owned()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &rustls::pki_types::CertificateDer<'_>,
-        dss: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -1,7 +1,6 @@
 //! Compares a recording with a synthetic channel, and fits a channel to a recording.
 //!
 //! ```sh
-//! cargo run --release -p verus-channel --example calibrate                        # every channel
 //! cargo run --release -p verus-channel --example calibrate -- TRACE CHANNEL       # side by side
 //! cargo run --release -p verus-channel --example calibrate -- TRACE --fit 0.2 1   # new parameters
 //! ```
@@ -55,10 +54,6 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words[..] {
-        [] => {
-            all();
-            Ok(())
-        }
         [trace, "--fit", elasticity, tti] => match (elasticity.parse(), tti.parse()) {
             (Ok(elasticity), Ok(tti)) => read(trace).map(|r| fit(trace, &r, elasticity, tti)),
             _ => Err(format!(
@@ -69,9 +64,7 @@ fn main() -> ExitCode {
             Some(channel) => read(trace).map(|r| compare(&r, &channel.model)),
             None => Err(format!("no built-in channel is called `{channel}`")),
         },
-        _ => Err(
-            "usage: calibrate [TRACE CHANNEL | calibrate TRACE --fit ELASTICITY TTI_MS]".to_owned(),
-        ),
+        _ => Err("usage: calibrate TRACE {CHANNEL | --fit ELASTICITY TTI_MS}".to_owned()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -203,50 +196,6 @@ fn difference(recorded: &[(&'static str, f64, f64)], generated: &[f64]) -> f64 {
         distance * distance
     };
     recorded.iter().zip(generated).map(square).sum()
-}
-
-/// Every fitted channel beside its recording, means over 40 pieces.
-fn all() {
-    println!("recorded | generated (standard deviation between pieces)");
-    for row in generate::calibration(CHECK_SEED, 40) {
-        let Some(recording) = row.recording else {
-            continue;
-        };
-        println!("{} ({})", row.name, recording.name);
-        let (r, g, s) = (recording.figures, row.generated, row.spread);
-        for (name, recorded, generated, spread) in [
-            ("mean Mbit/s", r.mean_mbps, g.mean_mbps, s.mean_mbps),
-            ("cv 20 ms", r.cv_20ms, g.cv_20ms, s.cv_20ms),
-            ("cv 100 ms", r.cv_100ms, g.cv_100ms, s.cv_100ms),
-            ("cv 1 s", r.cv_1s, g.cv_1s, s.cv_1s),
-            (
-                "acf 100 ms lag 1",
-                r.acf_100ms_lag1,
-                g.acf_100ms_lag1,
-                s.acf_100ms_lag1,
-            ),
-            (
-                "acf 100 ms lag 5",
-                r.acf_100ms_lag5,
-                g.acf_100ms_lag5,
-                s.acf_100ms_lag5,
-            ),
-            (
-                "acf 100 ms lag 50",
-                r.acf_100ms_lag50,
-                g.acf_100ms_lag50,
-                s.acf_100ms_lag50,
-            ),
-            (
-                "outages/min",
-                r.outages_per_min,
-                g.outages_per_min,
-                s.outages_per_min,
-            ),
-        ] {
-            println!("  {name:20} {recorded:8.3} | {generated:8.3} ({spread:.3})");
-        }
-    }
 }
 
 fn compare(recording: &Recording, model: &Model) {

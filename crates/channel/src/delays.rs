@@ -41,29 +41,16 @@ pub fn read(path: &Path) -> Result<Schedule<Duration>, Error> {
 /// # Errors
 /// If the bytes are no such series.
 pub fn parse(name: &str, bytes: impl std::io::Read) -> Result<Schedule<Duration>, Error> {
-    let (mut millis, ..) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
-        let mut millis = Vec::new();
-        lines.for_each(|number, line| {
-            let fail = |problem| Error::Line {
-                what: WHAT,
-                name: name.to_owned(),
-                line: number,
-                problem,
-            };
-            if number > MOST_LINES {
-                return Err(fail(Problem::TooManyLines(MOST_LINES)));
-            }
-            millis.push(delay(line).map_err(fail)?);
-            Ok(())
-        })?;
-        Ok(millis)
+    let mut millis = Vec::new();
+    lines::for_each(WHAT, name, bytes, |number, line| {
+        if number > MOST_LINES {
+            return Err(Problem::TooManyLines(MOST_LINES));
+        }
+        millis.push(delay(line)?);
+        Ok(())
     })?;
     let known = millis.iter().rposition(|millis| *millis > 0);
-    let last = known.ok_or_else(|| Error::Whole {
-        what: WHAT,
-        name: name.to_owned(),
-        problem: Problem::NoDelays,
-    })?;
+    let last = known.ok_or_else(|| Problem::NoDelays.of_whole(WHAT, name))?;
     let mut next = millis[last];
     for millis in millis.iter_mut().rev() {
         next = if *millis > 0 { *millis } else { next };
@@ -122,31 +109,19 @@ mod tests {
 
     #[test]
     fn each_fault_is_named_with_its_line() {
-        for (text, problem) in [
-            (
-                "",
-                ": it holds no delay above 0; a delay series has one whole number of milliseconds on each line",
-            ),
-            (
-                "0\n0\n",
-                ": it holds no delay above 0; a delay series has one whole number of milliseconds on each line",
-            ),
-            (
-                "12\n12.5\n",
-                ", line 2: `12.5` is not a whole number of milliseconds",
-            ),
-            (
-                "soon\n",
-                ", line 1: `soon` is not a whole number of milliseconds",
-            ),
-            ("-3\n", ", line 1: the time `-3` is negative"),
-            ("1\n\n2\n", ", line 2: the line is blank"),
-            (
-                "100001\n",
-                ", line 1: a delay of `100001` ms is above 100000 ms",
-            ),
-        ] {
-            assert_eq!(found(text), Err(format!("delay series `series`{problem}")));
+        let cases = "
+            => : it holds no delay above 0; a delay series has one whole number of milliseconds on each line
+            0/0/ => : it holds no delay above 0; a delay series has one whole number of milliseconds on each line
+            12/12.5/ => , line 2: `12.5` is not a whole number of milliseconds
+            soon/ => , line 1: `soon` is not a whole number of milliseconds
+            -3/ => , line 1: the time `-3` is negative
+            1//2/ => , line 2: the line is blank
+            100001/ => , line 1: a delay of `100001` ms is above 100000 ms";
+        for case in cases.lines().skip(1) {
+            // A `/` ends a line.
+            let (text, problem) = case.split_once("=> ").expect("a case");
+            let text = text.trim().replace('/', "\n");
+            assert_eq!(found(&text), Err(format!("delay series `series`{problem}")));
         }
     }
 }

@@ -240,3 +240,22 @@ pub enum Problem {
     #[error("more than {0} distinct milliseconds; cut the recording into parts")]
     TooLong(u64),
 }
+
+impl Problem {
+    pub(crate) fn of_line(self, what: &'static str, name: &str, line: u64) -> Error {
+        Error::Line {
+            what,
+            name: name.to_owned(),
+            line,
+            problem: self,
+        }
+    }
+
+    pub(crate) fn of_whole(self, what: &'static str, name: &str) -> Error {
+        Error::Whole {
+            what,
+            name: name.to_owned(),
+            problem: self,
+        }
+    }
+}

@@ -146,7 +146,7 @@ pub struct Figures {
     pub outages_per_min: f64,
 }
 
-/// One channel beside its recording. [`calibration`] makes them.
+/// One channel beside its recording. [`Channel::calibration`] makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CalibrationRow {
     /// The channel.
@@ -157,16 +157,6 @@ pub struct CalibrationRow {
     pub generated: Figures,
     /// Standard deviations over the generated pieces: how far one recording may lie from the mean.
     pub spread: Figures,
-}
-
-/// Every channel's statistics beside those of its recording. Generates `pieces` pieces of each
-/// channel from successive seeds, each as long as the recording (300 s where there is none),
-/// since the statistics of a short piece are biased. Takes about 50 ms per piece and core.
-pub fn calibration(seed: u64, pieces: u64) -> Vec<CalibrationRow> {
-    CHANNELS
-        .iter()
-        .map(|channel| channel.calibration(seed, pieces))
-        .collect()
 }
 
 /// The names of the built-in channels.
@@ -200,7 +190,8 @@ impl Channel {
             .expect("generated times never decrease and end after zero")
     }
 
-    /// This channel's row of [`calibration`].
+    /// Its statistics beside those of its recording. Generates `pieces` pieces from successive seeds, each as long as the
+    /// recording (300 s where there is none), since the statistics of a short piece are biased. Takes about 50 ms per piece.
     pub fn calibration(&self, seed: u64, pieces: u64) -> CalibrationRow {
         let duration = Duration::from_secs_f64(self.recording.map_or(300.0, |r| r.duration_s));
         let figures: Vec<Figures> = (0..pieces)

@@ -61,35 +61,26 @@ impl LightTrace {
     /// # Errors
     /// If the bytes are no such trace.
     pub fn parse(name: &str, bytes: impl std::io::Read) -> Result<LightTrace, Error> {
-        let (trace, ..) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
-            let mut trace = LightTrace {
-                trains: Vec::new(),
-                offsets: Vec::new(),
-            };
-            lines.for_each_up_to(LONGEST_LINE, |number, line| {
-                trace.push(number, line).map_err(|problem| Error::Line {
-                    what: WHAT,
-                    name: name.to_owned(),
-                    line: number,
-                    problem,
-                })
-            })?;
-            Ok(trace)
+        let mut trace = LightTrace {
+            trains: Vec::new(),
+            offsets: Vec::new(),
+        };
+        lines::for_each_cut(WHAT, name, bytes, LONGEST_LINE + 1, |number, line| {
+            trace.push(number, line)
         })?;
         let problem = match trace.trains.len() {
             0..3 => Problem::FewTrains(trace.trains.len()),
             _ if trace.period_ms() == 0 => Problem::ZeroPeriod,
             _ => return Ok(trace),
         };
-        Err(Error::Whole {
-            what: WHAT,
-            name: name.to_owned(),
-            problem,
-        })
+        Err(problem.of_whole(WHAT, name))
     }
 
     /// Reads another train.
     fn push(&mut self, number: u64, line: &[u8]) -> Result<(), Problem> {
+        if line.len() as u64 > LONGEST_LINE {
+            return Err(Problem::LongLine(LONGEST_LINE));
+        }
         if number > MOST_LINES {
             return Err(Problem::TooManyLines(MOST_LINES));
         }
@@ -204,48 +195,26 @@ mod tests {
 
     #[test]
     fn each_fault_is_named_with_its_line() {
-        let few = |lines| {
-            format!(
-                ": {lines} lines; a light trace has a packet train on each of at least two lines, and one more that ends the last"
-            )
-        };
-        let none = |line, text| {
-            format!(
-                ", line {line}: `{text}` is no packet train: time, delay of the first packet and offsets of all from it, in whole milliseconds, such as `0 20 0 1 3`"
-            )
-        };
-        for (text, problem) in [
-            ("", few(0)),
-            ("0 20 0\n10 20 0\n", few(2)),
-            (
-                "0 20 0\n0 20 0\n0 20 0\n",
-                ": its last time is 0 ms, so it has no duration to repeat".to_owned(),
-            ),
-            ("0 20 0\n100\n", none(2, "100")),
-            ("0 20\n", none(1, "0 20")),
-            ("0 20.5 0\n", none(1, "0 20.5 0")),
-            ("0 20 0 -1\n", none(1, "0 20 0 -1")),
-            ("0 20 0 soon\n", none(1, "0 20 0 soon")),
-            (
-                "0 20 3\n",
-                ", line 1: the first packet of a train is at offset 0 ms, not at 3 ms".to_owned(),
-            ),
-            (
-                "100 20 0\n99 20 0\n",
-                ", line 2: time goes backwards (99 ms after 100 ms)".to_owned(),
-            ),
-            (
-                "0 100001 0\n",
-                ", line 1: a delay of `100001` ms is above 100000 ms".to_owned(),
-            ),
-            (
-                "250000001 20 0\n",
-                ", line 1: a train at 250000001 ms is later than 250000000 ms".to_owned(),
-            ),
-            ("0 1 0\n\n2 1 0\n", ", line 2: the line is blank".to_owned()),
-            ("0 1 0 \u{7}\n", ", line 1: not text (byte 0x07)".to_owned()),
-        ] {
-            assert_eq!(found(text), Err(format!("light trace `light`{problem}")));
+        let cases = "
+            => : 0 lines; a light trace has a packet train on each of at least two lines, and one more that ends the last
+            0 20 0/10 20 0/ => : 2 lines; a light trace has a packet train on each of at least two lines, and one more that ends the last
+            0 20 0/0 20 0/0 20 0/ => : its last time is 0 ms, so it has no duration to repeat
+            0 20 0/100/ => , line 2: `100` is no packet train: time, delay of the first packet and offsets of all from it, in whole milliseconds, such as `0 20 0 1 3`
+            0 20/ => , line 1: `0 20` is no packet train: time, delay of the first packet and offsets of all from it, in whole milliseconds, such as `0 20 0 1 3`
+            0 20.5 0/ => , line 1: `0 20.5 0` is no packet train: time, delay of the first packet and offsets of all from it, in whole milliseconds, such as `0 20 0 1 3`
+            0 20 0 -1/ => , line 1: `0 20 0 -1` is no packet train: time, delay of the first packet and offsets of all from it, in whole milliseconds, such as `0 20 0 1 3`
+            0 20 0 soon/ => , line 1: `0 20 0 soon` is no packet train: time, delay of the first packet and offsets of all from it, in whole milliseconds, such as `0 20 0 1 3`
+            0 20 3/ => , line 1: the first packet of a train is at offset 0 ms, not at 3 ms
+            100 20 0/99 20 0/ => , line 2: time goes backwards (99 ms after 100 ms)
+            0 100001 0/ => , line 1: a delay of `100001` ms is above 100000 ms
+            250000001 20 0/ => , line 1: a train at 250000001 ms is later than 250000000 ms
+            0 1 0//2 1 0/ => , line 2: the line is blank
+            0 1 0 \u{7}/ => , line 1: not text (byte 0x07)";
+        for case in cases.lines().skip(1) {
+            // A `/` ends a line.
+            let (text, problem) = case.split_once("=> ").expect("a case");
+            let text = text.trim().replace('/', "\n");
+            assert_eq!(found(&text), Err(format!("light trace `light`{problem}")));
         }
     }
 

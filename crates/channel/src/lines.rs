@@ -205,83 +205,6 @@ impl Format {
     }
 }
 
-/// The lines of a text, without their ends.
-pub(crate) struct Lines<'a> {
-    what: &'static str,
-    name: &'a str,
-    format: Format,
-    text: BufReader<HashingReader<Box<dyn Read + 'a>>>,
-}
-
-impl Lines<'_> {
-    /// Calls `each` with the number (from 1) and the text of every line. A carriage return before the
-    /// end of a line is dropped; blank lines may end the text but not interrupt it. A line is cut at [`LONGEST_LINE`].
-    pub(crate) fn for_each(
-        &mut self,
-        each: impl FnMut(u64, &[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.for_each_cut(LONGEST_LINE, each)
-    }
-
-    /// The same for lines of up to `longest` bytes, the end among them; a longer one is an error.
-    pub(crate) fn for_each_up_to(
-        &mut self,
-        longest: u64,
-        mut each: impl FnMut(u64, &[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let (what, name) = (self.what, self.name.to_owned());
-        self.for_each_cut(longest + 1, |number, line| {
-            if line.len() as u64 > longest {
-                return Err(Error::Line {
-                    what,
-                    name: name.clone(),
-                    line: number,
-                    problem: Problem::LongLine(longest),
-                });
-            }
-            each(number, line)
-        })
-    }
-
-    /// The same; a line is cut at `longest` bytes, and what remains of it is the next.
-    fn for_each_cut(
-        &mut self,
-        longest: u64,
-        mut each: impl FnMut(u64, &[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let mut line = Vec::with_capacity(LONGEST_LINE as usize);
-        let mut blank = None;
-        for number in 1.. {
-            line.clear();
-            let got = (&mut self.text).take(longest).read_until(b'\n', &mut line);
-            if got.map_err(|error| self.reading(error))? == 0 {
-                break;
-            }
-            let end = line.strip_suffix(b"\n").unwrap_or(&line);
-            let end = end.strip_suffix(b"\r").unwrap_or(end);
-            if end.is_empty() {
-                blank = blank.or(Some(number));
-                continue;
-            }
-            if let Some(line) = blank {
-                let (what, name, problem) = (self.what, self.name.to_owned(), Problem::Blank);
-                return Err(Error::Line {
-                    what,
-                    name,
-                    line,
-                    problem,
-                });
-            }
-            each(number, end)?;
-        }
-        Ok(())
-    }
-
-    fn reading(&self, source: io::Error) -> Error {
-        reading(self.what, self.name, self.format, source)
-    }
-}
-
 /// Tells trouble with the file from trouble with what it holds: only the first has a code from the system.
 fn reading(what: &'static str, name: &str, format: Format, source: io::Error) -> Error {
     let name = name.to_owned();
@@ -304,14 +227,26 @@ fn reading(what: &'static str, name: &str, format: Format, source: io::Error) ->
     }
 }
 
-/// Gives `read` the lines of `bytes`, decompressed if need be, and returns its answer with the SHA-256
-/// of the text and of the bytes.
-pub(crate) fn with_plain_lines<T>(
+/// Calls `each` with the number (from 1) and the text of every line of `bytes`, decompressed if need be; returns the
+/// SHA-256 of the text and of the bytes. A carriage return before the end of a line is dropped; blank lines may end the
+/// text but not interrupt it. A line is cut at [`LONGEST_LINE`].
+pub(crate) fn for_each(
     what: &'static str,
     name: &str,
     bytes: impl Read,
-    read: impl FnOnce(&mut Lines<'_>) -> Result<T, Error>,
-) -> Result<(T, String, String), Error> {
+    each: impl FnMut(u64, &[u8]) -> Result<(), Problem>,
+) -> Result<(String, String), Error> {
+    for_each_cut(what, name, bytes, LONGEST_LINE, each)
+}
+
+/// The same; a line is cut at `longest` bytes, and what remains of it is the next.
+pub(crate) fn for_each_cut(
+    what: &'static str,
+    name: &str,
+    bytes: impl Read,
+    longest: u64,
+    mut each: impl FnMut(u64, &[u8]) -> Result<(), Problem>,
+) -> Result<(String, String), Error> {
     let mut stored = HashingReader {
         inner: bytes,
         hash: Sha256::new(),
@@ -336,28 +271,35 @@ pub(crate) fn with_plain_lines<T>(
             reason,
         });
     }
-    let (answer, content) = {
-        let whole = BufReader::with_capacity(1 << 16, first.as_slice().chain(&mut stored));
-        let plain = format
-            .decode(whole)
-            .map_err(|source| reading(what, name, format, source))?;
-        let text = HashingReader {
-            inner: plain,
-            hash: Sha256::new(),
-        };
-        let text = BufReader::with_capacity(1 << 16, text);
-        let mut lines = Lines {
-            what,
-            name,
-            format,
-            text,
-        };
-        (
-            read(&mut lines)?,
-            hex(&lines.text.into_inner().hash.finalize()),
-        )
+    let whole = BufReader::with_capacity(1 << 16, first.as_slice().chain(&mut stored));
+    let failed = |source| reading(what, name, format, source);
+    let text = HashingReader {
+        inner: format.decode(whole).map_err(failed)?,
+        hash: Sha256::new(),
     };
-    Ok((answer, content, hex(&stored.hash.finalize())))
+    let mut text = BufReader::with_capacity(1 << 16, text);
+    let mut line = Vec::with_capacity(LONGEST_LINE as usize);
+    let mut blank = None;
+    for number in 1.. {
+        line.clear();
+        let got = text.by_ref().take(longest).read_until(b'\n', &mut line);
+        if got.map_err(failed)? == 0 {
+            break;
+        }
+        let end = line.strip_suffix(b"\n").unwrap_or(&line);
+        let end = end.strip_suffix(b"\r").unwrap_or(end);
+        if end.is_empty() {
+            blank = blank.or(Some(number));
+            continue;
+        }
+        let read = match blank {
+            Some(_) => Err(Problem::Blank),
+            None => each(number, end),
+        };
+        read.map_err(|problem| problem.of_line(what, name, blank.unwrap_or(number)))?;
+    }
+    let content = hex(&text.into_inner().hash.finalize());
+    Ok((content, hex(&stored.hash.finalize())))
 }
 
 /// What a file of text holds, decompressed as it is read if its first bytes say so: gzip or xz. Nothing is unpacked

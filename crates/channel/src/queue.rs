@@ -497,87 +497,37 @@ mod tests {
 
     #[test]
     fn each_fault_in_a_text_is_named() {
-        let cases = [
-            (
-                "fifo",
-                "unknown kind `fifo`; known are red, droptail, codel, pie, fq_codel, dualpi2, infinite",
-            ),
-            (
-                "",
-                "unknown kind ``; known are red, droptail, codel, pie, fq_codel, dualpi2, infinite",
-            ),
-            (
-                "red:maximum=5",
-                "`red` has no key `maximum`; its keys are min, max, p, limit, weight, preset, ecn",
-            ),
-            ("rde:min=5", "unknown kind `rde`; the nearest is `red`"),
-            (
-                "droptail:bytes=120k",
-                "bytes=120k: `k` is none of its units (B, kB, KB, MB, GB, KiB, MiB, GiB)",
-            ),
-            (
-                "infinite:bytes=5",
-                "`infinite` has no key `bytes`; its keys are none",
-            ),
-            ("red:min", "each parameter must be key=value, not `min`"),
-            ("red:", "each parameter must be key=value, not ``"),
-            ("red:min=5,min=6", "min must be given once, not `6`"),
-            ("red:p=NaN", "p must be above 0 and at most 1, not `NaN`"),
-            ("red:p=0", "p must be above 0 and at most 1, not `0`"),
-            ("red:p=1.5", "p must be above 0 and at most 1, not `1.5`"),
-            ("red:min=-1", "min must be a whole number above 0, not `-1`"),
-            ("red:min=5,max=5", "min must be less than max, not `5`"),
-            ("red:max=1000", "min must be less than max, not `375000`"),
-            (
-                "red:preset=linux",
-                "preset must be one of floyd, gentle, cs244, not `linux`",
-            ),
-            (
-                "droptail",
-                "`droptail` needs one of bytes=N, packets=N and delay_ms=N",
-            ),
-            (
-                "droptail:bytes=1,packets=1",
-                "`droptail` needs one of bytes=N, packets=N and delay_ms=N",
-            ),
-            (
-                "droptail:bytes=1,delay_ms=1",
-                "`droptail` needs one of bytes=N, packets=N and delay_ms=N",
-            ),
-            (
-                "droptail:delay_ms=0",
-                "delay_ms must be a number of milliseconds above 0 and at most 86400000, not `0`",
-            ),
-            (
-                "droptail:bytes=0",
-                "bytes must be a whole number above 0, not `0`",
-            ),
-            (
-                "droptail:bytes=1.5",
-                "bytes must be a whole number above 0, not `1.5`",
-            ),
-            (
-                "dualpi2:c_share=1",
-                "c_share must be above 0 and below 1, not `1`",
-            ),
-            (
-                "pie:update_ms=0.5",
-                "update_ms must be a number of milliseconds from 1 to 86400000, not `0.5`",
-            ),
-            (
-                "fq_codel:queues=65537",
-                "queues must be at most 65536, not `65537`",
-            ),
-            (
-                "codel:target_ms=inf",
-                "target_ms must be a number of milliseconds above 0 and at most 86400000, not `inf`",
-            ),
-            (
-                "codel:target_ms=200",
-                "target_ms must be at most interval_ms, not `200`",
-            ),
-        ];
-        for (text, problem) in cases {
+        let cases = "
+            fifo => unknown kind `fifo`; known are red, droptail, codel, pie, fq_codel, dualpi2, infinite
+             => unknown kind ``; known are red, droptail, codel, pie, fq_codel, dualpi2, infinite
+            red:maximum=5 => `red` has no key `maximum`; its keys are min, max, p, limit, weight, preset, ecn
+            rde:min=5 => unknown kind `rde`; the nearest is `red`
+            droptail:bytes=120k => bytes=120k: `k` is none of its units (B, kB, KB, MB, GB, KiB, MiB, GiB)
+            infinite:bytes=5 => `infinite` has no key `bytes`; its keys are none
+            red:min => each parameter must be key=value, not `min`
+            red: => each parameter must be key=value, not ``
+            red:min=5,min=6 => min must be given once, not `6`
+            red:p=NaN => p must be above 0 and at most 1, not `NaN`
+            red:p=0 => p must be above 0 and at most 1, not `0`
+            red:p=1.5 => p must be above 0 and at most 1, not `1.5`
+            red:min=-1 => min must be a whole number above 0, not `-1`
+            red:min=5,max=5 => min must be less than max, not `5`
+            red:max=1000 => min must be less than max, not `375000`
+            red:preset=linux => preset must be one of floyd, gentle, cs244, not `linux`
+            droptail => `droptail` needs one of bytes=N, packets=N and delay_ms=N
+            droptail:bytes=1,packets=1 => `droptail` needs one of bytes=N, packets=N and delay_ms=N
+            droptail:bytes=1,delay_ms=1 => `droptail` needs one of bytes=N, packets=N and delay_ms=N
+            droptail:delay_ms=0 => delay_ms must be a number of milliseconds above 0 and at most 86400000, not `0`
+            droptail:bytes=0 => bytes must be a whole number above 0, not `0`
+            droptail:bytes=1.5 => bytes must be a whole number above 0, not `1.5`
+            dualpi2:c_share=1 => c_share must be above 0 and below 1, not `1`
+            pie:update_ms=0.5 => update_ms must be a number of milliseconds from 1 to 86400000, not `0.5`
+            fq_codel:queues=65537 => queues must be at most 65536, not `65537`
+            codel:target_ms=inf => target_ms must be a number of milliseconds above 0 and at most 86400000, not `inf`
+            codel:target_ms=200 => target_ms must be at most interval_ms, not `200`";
+        for case in cases.lines().skip(1) {
+            let (text, problem) = case.trim().split_once("=> ").expect("a case");
+            let text = text.trim();
             let error = QueueConfig::parse(text).unwrap_err();
             assert_eq!(error.to_string(), format!("queue `{text}`: {problem}"));
         }

@@ -49,28 +49,13 @@ pub fn read(path: &Path) -> Result<Trace, Error> {
 /// # Errors
 /// If the bytes are no such series.
 pub fn parse(name: &str, bytes: impl std::io::Read) -> Result<Trace, Error> {
-    let (series, ..) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
-        let mut series = Series::default();
-        lines.for_each(|number, line| {
-            let read = match number {
-                1 => header(line),
-                _ => Row::read(line).and_then(|row| series.push(row)),
-            };
-            read.map_err(|problem| Error::Line {
-                what: WHAT,
-                name: name.to_owned(),
-                line: number,
-                problem,
-            })
-        })?;
-        Ok(series)
+    let mut series = Series::default();
+    lines::for_each(WHAT, name, bytes, |number, line| match number {
+        1 => header(line),
+        _ => series.push(Row::read(line)?),
     })?;
     if series.runs.is_empty() {
-        return Err(Error::Whole {
-            what: WHAT,
-            name: name.to_owned(),
-            problem: Problem::NoRates,
-        });
+        return Err(Problem::NoRates.of_whole(WHAT, name));
     }
     // The end of the last row is the period, and what comes within its last millisecond comes at it.
     let period_ms = series.end_us.div_ceil(1000);
@@ -205,53 +190,23 @@ mod tests {
 
     #[test]
     fn each_fault_is_named_with_its_line() {
-        for (rows, problem) in [
-            (
-                "",
-                ": it holds no rate above 0; a rate series has rows of start_s,end_s,mbps below that header",
-            ),
-            (
-                "0,1,0\n",
-                ": it holds no rate above 0; a rate series has rows of start_s,end_s,mbps below that header",
-            ),
-            (
-                "0,1,5\n2,3,5\n",
-                ", line 3: a row must begin where the one before ended (1 s), not at 2 s",
-            ),
-            (
-                "0,1,5\n0,1,5\n",
-                ", line 3: a row must begin where the one before ended (1 s), not at 0 s",
-            ),
-            (
-                "1,1,5\n",
-                ", line 2: a row must end after it begins, not at 1 s",
-            ),
-            (
-                "0,1\n",
-                ", line 2: `0,1` is not a row of start_s,end_s,mbps",
-            ),
-            (
-                "0,1,2,3\n",
-                ", line 2: `0,1,2,3` is not a row of start_s,end_s,mbps",
-            ),
-            (
-                "0,1,-5\n",
-                ", line 2: `0,1,-5` is not a row of start_s,end_s,mbps",
-            ),
-            (
-                "0,1,nan\n",
-                ", line 2: `0,1,nan` is not a row of start_s,end_s,mbps",
-            ),
-            (
-                "0,1e9,5\n",
-                ", line 2: `0,1e9,5` is not a row of start_s,end_s,mbps",
-            ),
-            (
-                "0,1,fast\n",
-                ", line 2: `0,1,fast` is not a row of start_s,end_s,mbps",
-            ),
-        ] {
-            assert_eq!(trace(rows), Err(format!("rate series `rates`{problem}")));
+        let cases = "
+            => : it holds no rate above 0; a rate series has rows of start_s,end_s,mbps below that header
+            0,1,0/ => : it holds no rate above 0; a rate series has rows of start_s,end_s,mbps below that header
+            0,1,5/2,3,5/ => , line 3: a row must begin where the one before ended (1 s), not at 2 s
+            0,1,5/0,1,5/ => , line 3: a row must begin where the one before ended (1 s), not at 0 s
+            1,1,5/ => , line 2: a row must end after it begins, not at 1 s
+            0,1/ => , line 2: `0,1` is not a row of start_s,end_s,mbps
+            0,1,2,3/ => , line 2: `0,1,2,3` is not a row of start_s,end_s,mbps
+            0,1,-5/ => , line 2: `0,1,-5` is not a row of start_s,end_s,mbps
+            0,1,nan/ => , line 2: `0,1,nan` is not a row of start_s,end_s,mbps
+            0,1e9,5/ => , line 2: `0,1e9,5` is not a row of start_s,end_s,mbps
+            0,1,fast/ => , line 2: `0,1,fast` is not a row of start_s,end_s,mbps";
+        for case in cases.lines().skip(1) {
+            // A `/` ends a line.
+            let (rows, problem) = case.split_once("=> ").expect("a case");
+            let rows = rows.trim().replace('/', "\n");
+            assert_eq!(trace(&rows), Err(format!("rate series `rates`{problem}")));
         }
         let headless = parse("rates", &b"0,1,5\n"[..]).unwrap_err().to_string();
         let first =

@@ -34,40 +34,28 @@ pub fn read(path: &Path) -> Result<Trace, Error> {
 /// # Errors
 /// If the bytes are no such log.
 pub fn parse(name: &str, bytes: impl Read) -> Result<Trace, Error> {
-    let (builder, ..) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
-        let mut builder = Builder::default();
-        let mut clock = None;
-        lines.for_each(|number, line| {
-            let fail = |problem| Error::Line {
-                what: WHAT,
-                name: name.to_owned(),
-                line: number,
-                problem,
-            };
-            let time = seconds(line).map_err(fail)?;
-            let (first, before) = *clock.get_or_insert((time, time));
-            if time < before {
-                let (time, before) = (format!("{time} s"), format!("{before} s"));
-                return Err(fail(Problem::Backwards { time, before }));
-            }
-            clock = Some((first, time));
-            let millis = ((time - first) * 1000.0).round();
-            if millis >= LARGEST_MILLIS {
-                return Err(fail(Problem::TooLarge(excerpt(line))));
-            }
-            builder.push(millis as u64).map_err(fail)
-        })?;
-        Ok(builder)
+    let mut builder = Builder::default();
+    let mut clock = None;
+    lines::for_each(WHAT, name, bytes, |_, line| {
+        let time = seconds(line)?;
+        let (first, before) = *clock.get_or_insert((time, time));
+        if time < before {
+            let (time, before) = (format!("{time} s"), format!("{before} s"));
+            return Err(Problem::Backwards { time, before });
+        }
+        clock = Some((first, time));
+        let millis = ((time - first) * 1000.0).round();
+        if millis >= LARGEST_MILLIS {
+            return Err(Problem::TooLarge(excerpt(line)));
+        }
+        builder.push(millis as u64)
     })?;
-    builder.finish(name).map_err(|problem| Error::Whole {
-        what: WHAT,
-        name: name.to_owned(),
-        problem: match problem {
-            Problem::Empty => Problem::NoArrivals,
-            Problem::ZeroPeriod => Problem::OneInstant,
-            other => other,
-        },
-    })
+    let finished = builder.finish(name).map_err(|problem| match problem {
+        Problem::Empty => Problem::NoArrivals,
+        Problem::ZeroPeriod => Problem::OneInstant,
+        other => other,
+    });
+    finished.map_err(|problem| problem.of_whole(WHAT, name))
 }
 
 /// The trace of what arrived from `from` on, given in order as (time, bytes): an opportunity of `opportunity` bytes
@@ -139,35 +127,25 @@ mod tests {
 
     #[test]
     fn each_fault_is_named_with_its_line() {
-        let log = "raw arrival log `log`";
-        let cases = [
-            (
-                "",
-                "it holds no arrivals; a raw log has one Unix time in seconds on each line",
-            ),
-            (
-                "5.1\n",
-                "all of it lies within one millisecond, so it has no duration to repeat",
-            ),
-        ];
-        for (text, problem) in cases {
-            assert_eq!(millis(text), Err(format!("{log}: {problem}")));
-        }
-        let cases = [
-            ("2.5\n1.5\n", "2: time goes backwards (1.5 s after 2.5 s)"),
-            ("2.5\nsoon\n", "2: `soon` is not a time"),
-            ("1e5\n", "1: `1e5` is not a time"),
-            ("nan\n", "1: `nan` is not a time"),
-            ("-1.5\n", "1: the time `-1.5` is negative"),
-            ("1.2.3\n", "1: `1.2.3` is not a time"),
-            ("1\n\n2\n", "2: the line is blank"),
-            (
-                "0\n99999999999999999999\n",
-                "2: the time `99999999999999999999` does not fit in 64 bits",
-            ),
-        ];
-        for (text, problem) in cases {
-            assert_eq!(millis(text), Err(format!("{log}, line {problem}")));
+        let cases = "
+            => : it holds no arrivals; a raw log has one Unix time in seconds on each line
+            5.1/ => : all of it lies within one millisecond, so it has no duration to repeat
+            2.5/1.5/ => , line 2: time goes backwards (1.5 s after 2.5 s)
+            2.5/soon/ => , line 2: `soon` is not a time
+            1e5/ => , line 1: `1e5` is not a time
+            nan/ => , line 1: `nan` is not a time
+            -1.5/ => , line 1: the time `-1.5` is negative
+            1.2.3/ => , line 1: `1.2.3` is not a time
+            1//2/ => , line 2: the line is blank
+            0/99999999999999999999/ => , line 2: the time `99999999999999999999` does not fit in 64 bits";
+        for case in cases.lines().skip(1) {
+            // A `/` ends a line.
+            let (text, problem) = case.split_once("=> ").expect("a case");
+            let text = text.trim().replace('/', "\n");
+            assert_eq!(
+                millis(&text),
+                Err(format!("raw arrival log `log`{problem}"))
+            );
         }
     }
 }

@@ -42,30 +42,13 @@ impl SizeOffsets {
     /// # Errors
     /// If the bytes hold none.
     pub fn parse(name: &str, bytes: impl std::io::Read) -> Result<SizeOffsets, Error> {
-        let mut millis = [0.0; LINES];
-        let (known, ..) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
-            let mut known = 0;
-            lines.for_each(|number, line| {
-                let read = offset(line, STEP * (known as u64 + 1));
-                let read = read.map_err(|problem| Error::Line {
-                    what: WHAT,
-                    name: name.to_owned(),
-                    line: number,
-                    problem,
-                })?;
-                millis[known] = read;
-                known += 1;
-                Ok(())
-            })?;
-            Ok(known)
+        let mut millis = Vec::new();
+        lines::for_each(WHAT, name, bytes, |number, line| {
+            millis.push(offset(line, STEP * number)?);
+            Ok(())
         })?;
-        if known < LINES {
-            return Err(Error::Whole {
-                what: WHAT,
-                name: name.to_owned(),
-                problem: Problem::FewSizes(known),
-            });
-        }
+        let few = |known: Vec<f64>| Problem::FewSizes(known.len()).of_whole(WHAT, name);
+        let millis = millis.try_into().map_err(few)?;
         Ok(SizeOffsets { millis })
     }
 

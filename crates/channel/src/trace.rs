@@ -96,23 +96,13 @@ impl Trace {
     /// # Errors
     /// If the bytes are not a trace.
     pub fn parse(name: &str, bytes: impl Read) -> Result<Trace, Error> {
-        let (builder, content, stored) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
-            let mut builder = Builder::default();
-            lines.for_each(|number, line| {
-                let time = match lines::whole_millis(line) {
-                    Ok(time) => time,
-                    Err(problem) => return Err(line_error(name, number, problem)),
-                };
-                builder
-                    .push(time)
-                    .map_err(|problem| line_error(name, number, problem))
-            })?;
-            Ok(builder)
+        let mut builder = Builder::default();
+        let hashes = lines::for_each(WHAT, name, bytes, |_, line| {
+            builder.push(lines::whole_millis(line)?)
         })?;
-        let mut trace = builder
-            .finish(name)
-            .map_err(|problem| whole_error(name, problem))?;
-        trace.hashes = Some((content, stored));
+        let finished = builder.finish(name);
+        let mut trace = finished.map_err(|problem| problem.of_whole(WHAT, name))?;
+        trace.hashes = Some(hashes);
         Ok(trace)
     }
 
@@ -123,13 +113,11 @@ impl Trace {
     pub fn from_millis(name: &str, millis: impl IntoIterator<Item = u64>) -> Result<Trace, Error> {
         let mut builder = Builder::default();
         for (index, time) in millis.into_iter().enumerate() {
-            builder
-                .push(time)
-                .map_err(|problem| line_error(name, index as u64 + 1, problem))?;
+            let pushed = builder.push(time);
+            pushed.map_err(|problem| problem.of_line(WHAT, name, index as u64 + 1))?;
         }
-        builder
-            .finish(name)
-            .map_err(|problem| whole_error(name, problem))
+        let finished = builder.finish(name);
+        finished.map_err(|problem| problem.of_whole(WHAT, name))
     }
 
     /// A trace from runs, each a millisecond and how many opportunities it has, that repeats after `period_ms`.
@@ -142,13 +130,9 @@ impl Trace {
         period_ms: u64,
     ) -> Result<Trace, Error> {
         let mut builder = Builder::default();
-        for (ms, count) in runs {
-            builder
-                .push_run(ms, count)
-                .map_err(|problem| whole_error(name, problem))?;
-        }
-        let finished = builder.finish_at(name, Some(period_ms));
-        finished.map_err(|problem| whole_error(name, problem))
+        let pushed = (runs.into_iter()).try_for_each(|(ms, count)| builder.push_run(ms, count));
+        let finished = pushed.and_then(|()| builder.finish_at(name, Some(period_ms)));
+        finished.map_err(|problem| problem.of_whole(WHAT, name))
     }
 
     /// Writes the trace to `path`, compressed as its extension says (`.gz`, `.xz`, anything else is plain). The file
@@ -598,23 +582,6 @@ fn get_varint(bytes: &[u8], position: &mut usize) -> u64 {
     value
 }
 
-fn line_error(name: &str, line: u64, problem: Problem) -> Error {
-    Error::Line {
-        what: WHAT,
-        name: name.to_owned(),
-        line,
-        problem,
-    }
-}
-
-fn whole_error(name: &str, problem: Problem) -> Error {
-    Error::Whole {
-        what: WHAT,
-        name: name.to_owned(),
-        problem,
-    }
-}
-
 struct HashingWriter(Sha256);
 
 impl Write for HashingWriter {
@@ -703,55 +670,38 @@ mod tests {
 
     #[test]
     fn each_fault_is_named_with_its_line() {
-        let whole = [
-            (
-                "",
-                "it holds no opportunities; a trace has one time in milliseconds on each line",
-            ),
-            (
-                "\n\n",
-                "it holds no opportunities; a trace has one time in milliseconds on each line",
-            ),
-            (
-                "0\n0\n",
-                "its last time is 0 ms, so it has no duration to repeat",
-            ),
-        ];
-        for (text, problem) in whole {
+        let cases = "
+            => : it holds no opportunities; a trace has one time in milliseconds on each line
+            // => : it holds no opportunities; a trace has one time in milliseconds on each line
+            0/0/ => : its last time is 0 ms, so it has no duration to repeat
+            40/31/ => , line 2: time goes backwards (31 ms after 40 ms)
+            1//2/ => , line 2: the line is blank
+            # 5/ => , line 1: `# 5` is a comment; a trace holds only times
+            1/-2/ => , line 2: the time `-2` is negative
+            -/ => , line 1: `-` is not a time
+            +2/ => , line 1: `+2` is not a time
+            1 / => , line 1: `1 ` is not a time
+            1.5/ => , line 1: `1.5` is not a whole number of milliseconds (a raw arrival log is turned into a trace by `verus trace convert`)
+            hello/ => , line 1: `hello` is not a time
+            18446744073709551616/ => , line 1: the time `18446744073709551616` does not fit in 64 bits
+            99999999999999999999x/ => , line 1: `99999999999999999999x` is not a time";
+        for case in cases.lines().skip(1) {
+            // A `/` ends a line.
+            let (text, problem) = case.split_once("=> ").expect("a case");
+            let text = text.trim().replace('/', "\n");
             assert_eq!(
                 parse(text).unwrap_err(),
-                format!("trace `town.down`: {problem}")
+                format!("trace `town.down`{problem}")
             );
         }
         let digits = "9".repeat(100);
-        let lines = [
-            ("40\n31\n", "2: time goes backwards (31 ms after 40 ms)".to_owned()),
-            ("1\n\n2\n", "2: the line is blank".to_owned()),
-            ("# 5\n", "1: `# 5` is a comment; a trace holds only times".to_owned()),
-            ("1\n-2\n", "2: the time `-2` is negative".to_owned()),
-            ("-\n", "1: `-` is not a time".to_owned()),
-            ("+2\n", "1: `+2` is not a time".to_owned()),
-            ("1 \n", "1: `1 ` is not a time".to_owned()),
-            (
-                "1.5\n",
-                "1: `1.5` is not a whole number of milliseconds (a raw arrival log is turned into a \
-                 trace by `verus trace convert`)"
-                    .to_owned(),
-            ),
-            ("hello\n", "1: `hello` is not a time".to_owned()),
-            (
-                "18446744073709551616\n",
-                "1: the time `18446744073709551616` does not fit in 64 bits".to_owned(),
-            ),
-            (digits.as_str(), format!("1: the time `{}…` does not fit in 64 bits", &digits[..40])),
-            ("99999999999999999999x\n", "1: `99999999999999999999x` is not a time".to_owned()),
-        ];
-        for (text, problem) in lines {
-            assert_eq!(
-                parse(text).unwrap_err(),
-                format!("trace `town.down`, line {problem}")
-            );
-        }
+        assert_eq!(
+            parse(&digits).unwrap_err(),
+            format!(
+                "trace `town.down`, line 1: the time `{}…` does not fit in 64 bits",
+                &digits[..40]
+            )
+        );
         assert_eq!(
             parse(b"1\n\xff\xfe\n").unwrap_err(),
             "trace `town.down`, line 2: not text (byte 0xff)"

@@ -16,9 +16,6 @@ use crate::help;
 use crate::ui::Ui;
 
 /// Tells how the last of `words`, which may be empty, may go on: a candidate a line.
-///
-/// # Errors
-/// If that cannot be written.
 pub fn run(words: &[OsString], ui: &Ui) -> Result<(), Failure> {
     let mut typed = vec![OsString::from("verus")];
     typed.extend(words.iter().cloned());
@@ -32,9 +29,6 @@ pub fn run(words: &[OsString], ui: &Ui) -> Result<(), Failure> {
 }
 
 /// Writes a page for each verb into `folder`.
-///
-/// # Errors
-/// If it cannot be written.
 pub fn man(folder: &Path) -> Result<(), Failure> {
     let command = help::dressed(crate::Cli::command());
     // The first page is the lab's, which knows all verbs.

@@ -22,9 +22,6 @@ const NEW: OFlags = OFlags::WRONLY
 const ORDINARY: Mode = Mode::from_raw_mode(0o666);
 
 /// A name for the draft of `path`, in the same folder, which cannot be guessed.
-///
-/// # Errors
-/// If the system has no random numbers.
 pub fn name(path: &Path) -> io::Result<OsString> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
@@ -53,9 +50,6 @@ pub struct DraftFile {
 
 impl DraftFile {
     /// The empty file that is to become `path`, called `draft` in the same folder until then.
-    ///
-    /// # Errors
-    /// If there is no such folder, or no new file can be made in it.
     pub fn create(path: &Path, draft: OsString) -> io::Result<(Self, File)> {
         let none = || io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
         let name = path.file_name().ok_or_else(none)?.to_owned();
@@ -102,9 +96,6 @@ pub struct DraftFolder {
 
 impl DraftFolder {
     /// An empty folder that is to become `path`; the folders above it are made if they are missing.
-    ///
-    /// # Errors
-    /// If it cannot be made.
     pub fn create(path: &Path) -> io::Result<Self> {
         let draft = name(path)?;
         std::fs::create_dir_all(parent(path))?;
@@ -122,9 +113,6 @@ impl DraftFolder {
     }
 
     /// A new file in it.
-    ///
-    /// # Errors
-    /// If it cannot be made.
     pub fn file(&mut self, name: &str) -> io::Result<File> {
         let file = openat(&self.folder, name, NEW, ORDINARY)?;
         self.files.push(name.to_owned());
@@ -133,9 +121,6 @@ impl DraftFolder {
 
     /// Gives it its name, where there is nothing or an empty folder; if that has contents already, its files go there
     /// one by one, and `replaced` is asked first which others are to go.
-    ///
-    /// # Errors
-    /// If that cannot be.
     pub fn publish(
         mut self,
         replaced: impl FnOnce(&OwnedFd) -> io::Result<Vec<String>>,

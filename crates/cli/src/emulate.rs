@@ -87,9 +87,6 @@ enum Transport {
 }
 
 /// Runs the job.
-///
-/// # Errors
-/// If it cannot be run, or a flow failed.
 pub fn run(_: &Args, ui: &Ui) -> Result<(), Failure> {
     let mut text = String::new();
     io::stdin()

@@ -19,31 +19,27 @@ pub struct Failure {
 }
 
 impl Failure {
+    fn saying(code: u8, message: impl Display) -> Self {
+        let message = Some(message.to_string());
+        Failure {
+            message,
+            ..Failure::passed_on(code)
+        }
+    }
+
     /// It ran and failed (network, peer, transfer): exit code 1.
     pub fn run(message: impl Display) -> Self {
-        Failure {
-            code: 1,
-            message: Some(message.to_string()),
-            more: Vec::new(),
-        }
+        Failure::saying(1, message)
     }
 
     /// Bad usage, input or privilege: exit code 2.
     pub fn usage(message: impl Display) -> Self {
-        Failure {
-            code: 2,
-            message: Some(message.to_string()),
-            more: Vec::new(),
-        }
+        Failure::saying(2, message)
     }
 
     /// It ran, but a bound of what counts as valid was missed: exit code 3.
     pub fn missed(message: impl Display) -> Self {
-        Failure {
-            code: 3,
-            message: Some(message.to_string()),
-            more: Vec::new(),
-        }
+        Failure::saying(3, message)
     }
 
     /// Another program's exit code, passed on.
@@ -58,49 +54,29 @@ impl Failure {
     /// What should have run another program failed itself: exit code 125, as `env` and `timeout`
     /// have it. So with the next two.
     pub fn own(message: impl Display) -> Self {
-        Failure {
-            code: 125,
-            message: Some(message.to_string()),
-            more: Vec::new(),
-        }
+        Failure::saying(125, message)
     }
 
     /// The other program cannot be run: exit code 126.
     pub fn not_runnable(message: impl Display) -> Self {
-        Failure {
-            code: 126,
-            message: Some(message.to_string()),
-            more: Vec::new(),
-        }
+        Failure::saying(126, message)
     }
 
     /// There is no such program: exit code 127.
     pub fn not_found(message: impl Display) -> Self {
-        Failure {
-            code: 127,
-            message: Some(message.to_string()),
-            more: Vec::new(),
-        }
+        Failure::saying(127, message)
     }
 
     /// Stopped by a signal: exit code 128 + its number, as shells have it (SIGINT 130, SIGTERM
     /// 143). What there was to say has been said.
     pub fn signal(number: i32) -> Self {
-        Failure {
-            code: u8::try_from(128 + number).unwrap_or(130),
-            message: None,
-            more: Vec::new(),
-        }
+        Failure::passed_on(u8::try_from(128 + number).unwrap_or(130))
     }
 
     /// The reader of our output has closed it, and seen enough. Silence, and exit code 0, as
     /// with the verbs of the lab.
     pub fn closed_pipe() -> Self {
-        Failure {
-            code: 0,
-            message: None,
-            more: Vec::new(),
-        }
+        Failure::passed_on(0)
     }
 
     /// With these lines below the message: a message itself is one line.

@@ -28,9 +28,6 @@ pub fn check(option: &str, target: &Path, force: bool) -> Result<(), Failure> {
 }
 
 /// The same where nothing is ever replaced.
-///
-/// # Errors
-/// As [`check`].
 pub fn check_empty(option: &str, target: &Path) -> Result<(), Failure> {
     check_place(option, target, Some("is not empty"))
 }
@@ -85,9 +82,6 @@ impl Contents {
 }
 
 /// Writes the folder that `option` chose: whole, or not at all.
-///
-/// # Errors
-/// If it cannot be written.
 pub fn write(option: &str, target: &Path, contents: &Contents) -> Result<(), Failure> {
     fill(target, contents).map_err(|error| {
         Failure::run(format_args!(

@@ -8,97 +8,17 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _};
 /// Where the pages are.
 const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
 
-/// Of each verb what one may type, and its page.
-const VERBS: &[(&str, &[&str], &str)] = &[
-    (
-        "verus",
-        &["verus probe server", "verus probe client localhost"],
-        "docs/tutorials/live-path.md",
-    ),
-    (
-        "verus probe",
-        &["verus probe server", "verus probe client localhost"],
-        "docs/tutorials/live-path.md",
-    ),
-    (
-        "verus probe server",
-        &[
-            "verus probe server",
-            "verus probe server --port 7000 --max-mbps 50Mbit/s --key-file key",
-        ],
-        "docs/probe-wire-format.md",
-    ),
-    (
-        "verus probe client",
-        &[
-            "verus probe client localhost",
-            "verus probe client localhost --direction both --flows 2 --scheme cubic",
-            "verus probe client localhost --duration 1m --record channel",
-        ],
-        "docs/tutorials/live-path.md",
-    ),
-    (
-        "verus serve",
-        &[
-            "verus serve shared                            serve a folder until Ctrl-C",
-            "verus serve token add alice                   make and print a token for another client",
-            "verus serve token add drop --rights write     a token that allows uploads only",
-            "verus serve token revoke alice                revoke it; the server may be running",
-            "verus serve ./token                           serve a folder named `token`",
-        ],
-        "docs/transfer.md",
-    ),
-    (
-        "verus send",
-        &[
-            "verus send README.md localhost",
-            "verus send docs localhost/copies",
-        ],
-        "docs/transfer.md",
-    ),
-    (
-        "verus receive",
-        &["verus receive localhost/docs --into copies"],
-        "docs/transfer.md",
-    ),
-    (
-        "verus shell",
-        &[
-            "sudo \"$(which verus)\" shell --down city-driving-3g-up --queue droptail:bytes=120kB -- bash",
-            "sudo \"$(which verus)\" shell --down rate:12Mbit/s --up rate:5 --delay 30ms --loss 0.5% -- curl example.org",
-        ],
-        "docs/emulator.md",
-    ),
-    (
-        "verus kernel",
-        &["sudo \"$(which verus)\" kernel load forward"],
-        "docs/kernel.md",
-    ),
-    (
-        "verus kernel load",
-        &[
-            "sudo \"$(which verus)\" kernel load forward",
-            "sudo \"$(which verus)\" kernel load forward --set budget_ms=50 --name forward_50",
-            "sudo \"$(which verus)\" kernel load verus --set ratio=4 --name verus_r4",
-        ],
-        "docs/kernel.md",
-    ),
-    (
-        "verus kernel status",
-        &["sudo \"$(which verus)\" kernel status --watch"],
-        "docs/kernel.md",
-    ),
-    (
-        "verus kernel trace",
-        &["sudo \"$(which verus)\" kernel trace --out live --seconds 10"],
-        "docs/kernel.md",
-    ),
-    (
-        "verus kernel unload",
-        &["sudo \"$(which verus)\" kernel unload forward"],
-        "docs/kernel.md",
-    ),
-];
+/// Of each verb its page, and what one may type: a block each.
+const VERBS: &str = include_str!("verbs.txt");
+
+/// The verbs with their pages, and lines of examples.
+fn verbs() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    VERBS.trim_end().split("\n\n").map(|block| {
+        let (head, examples) = block.split_once('\n').expect("an example");
+        let (verb, page) = head.split_once(": ").expect("its page");
+        (verb, page, examples)
+    })
+}
 
 /// The command with what its help says.
 pub fn dressed(command: Command) -> Command {
@@ -145,16 +65,9 @@ fn told(mut command: Command, path: &str) -> Command {
 
 /// What stands below the options; nothing where the table has no such verb.
 fn after(path: &str) -> Option<StyledStr> {
-    VERBS
-        .iter()
-        .find(|(verb, _, _)| *verb == path)
-        .map(|(_, examples, page)| {
-            let examples: Vec<String> = examples.iter().map(|one| format!("  {one}\n")).collect();
-            StyledStr::from(format!(
-                "Examples:\n{}\nMore: {PAGES}{page}",
-                examples.concat()
-            ))
-        })
+    let (_, page, examples) = verbs().find(|(verb, ..)| *verb == path)?;
+    let text = format!("Examples:\n{examples}\n\nMore: {PAGES}{page}");
+    Some(StyledStr::from(text))
 }
 
 /// What other programs call our options, by the verb that is meant.
@@ -301,11 +214,11 @@ fn did_you_mean(word: &str) -> String {
 
 /// The first example of `verb`.
 fn as_in(verb: &str) -> String {
-    let row = VERBS.iter().find(|(path, _, _)| *path == verb);
-    let example = row.and_then(|(_, examples, _)| examples.first());
+    let row = verbs().find(|(path, ..)| *path == verb);
     // What stands two spaces behind it says what it does.
-    example.map_or_else(String::new, |one| {
-        format!(", as in `{}`", one.split("  ").next().unwrap_or(one))
+    let example = row.and_then(|(_, _, examples)| examples.trim_start().split("  ").next());
+    example.map_or_else(String::new, |all| {
+        format!(", as in `{}`", all.lines().next().unwrap_or(all))
     })
 }
 
@@ -355,41 +268,17 @@ mod tests {
 
     #[test]
     fn a_mistake_is_one_line_with_the_nearest_right_word() {
-        for (words, expected) in [
-            (
-                &["verus", "probe", "cleint"][..],
-                "`verus probe` has no `cleint`; did you mean `client`? (`verus probe --help`)",
-            ),
-            (
-                &["verus", "probe", "client", "localhost", "--durations", "3"],
-                "`verus probe client` has no `--durations`; did you mean `--duration`?",
-            ),
-            (&["verus", "receive", "a b/c"], "HOST/PATH: "),
-            (
-                &["verus", "shell", "--", "ls"],
-                "`verus shell`: needs --down <CHANNEL>, as in `sudo \"$(which verus)\" shell --down",
-            ),
-            (
-                &["verus", "probe", "client"],
-                "`verus probe client`: needs <HOST>, as in `verus probe client localhost`",
-            ),
-            (
-                &[
-                    "verus",
-                    "probe",
-                    "client",
-                    "localhost",
-                    "--direction",
-                    "left",
-                ],
-                "--direction: must be one of up, down, both, not `left` (`verus probe client --help`)",
-            ),
-            (
-                &["verus", "probe", "client", "localhost", "--duration", "2x"],
-                "`x` is none of its units",
-            ),
-        ] {
-            let line = refused(words);
+        assert!(refused(&["verus", "receive", "a b/c"]).contains("HOST/PATH: "));
+        let cases = r#"
+            verus probe cleint => `verus probe` has no `cleint`; did you mean `client`? (`verus probe --help`)
+            verus probe client localhost --durations 3 => `verus probe client` has no `--durations`; did you mean `--duration`?
+            verus shell -- ls => `verus shell`: needs --down <CHANNEL>, as in `sudo "$(which verus)" shell --down
+            verus probe client => `verus probe client`: needs <HOST>, as in `verus probe client localhost`
+            verus probe client localhost --direction left => --direction: must be one of up, down, both, not `left` (`verus probe client --help`)
+            verus probe client localhost --duration 2x => `x` is none of its units"#;
+        for case in cases.lines().skip(1) {
+            let (words, expected) = case.trim().split_once(" => ").expect("a case");
+            let line = refused(&words.split(' ').collect::<Vec<_>>());
             assert!(line.contains(expected), "{line}");
         }
     }
@@ -404,9 +293,9 @@ mod tests {
             }
             known.push(path);
         }
-        for (verb, examples, _) in VERBS {
-            assert!(known.contains(&(*verb).to_owned()), "{verb}");
-            for example in *examples {
+        for (verb, _, examples) in verbs() {
+            assert!(known.contains(&verb.to_owned()), "{verb}");
+            for example in examples.lines().map(str::trim) {
                 let typed = example.replace("sudo \"$(which verus)\"", "verus");
                 let words = typed.split("  ").next().unwrap_or_default().split(' ');
                 let parsed = dressed(crate::Cli::command()).try_get_matches_from(words);
@@ -418,7 +307,7 @@ mod tests {
             .iter()
             .filter(|path| !path.starts_with("verus serve token"));
         for path in without {
-            assert!(VERBS.iter().any(|(verb, _, _)| verb == path), "{path}");
+            assert!(verbs().any(|(verb, ..)| verb == path), "{path}");
         }
     }
 }

@@ -47,9 +47,6 @@ enum Verb {
 }
 
 /// Does what was asked for.
-///
-/// # Errors
-/// If it cannot.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     match &args.verb {
         Verb::Load { law, set, name } => {

@@ -51,9 +51,6 @@ pub struct Log {
 
 impl Log {
     /// A log that writes through `ui`: lines for people, or `json` for programs.
-    ///
-    /// # Errors
-    /// If the system grants no thread.
     pub fn new(ui: Ui, json: bool) -> Result<Self, Failure> {
         let (lines, waiting) = sync_channel::<Line>(MOST_WAITING);
         let (running, done) = sync_channel::<()>(1);
@@ -102,18 +99,12 @@ impl Log {
     }
 
     /// Why nothing can be written any more, if that is so.
-    ///
-    /// # Errors
-    /// That.
     pub fn check(&self) -> Result<(), Failure> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.take().map_or(Ok(()), Err)
     }
 
     /// Gives the last lines a moment to be written.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
     pub fn finish(self) -> Result<(), Failure> {
         let Log {
             lines,

@@ -34,9 +34,6 @@ enum End {
 }
 
 /// Runs the verb.
-///
-/// # Errors
-/// If it did not end well.
 pub fn run(args: Args, ui: &Ui) -> Result<(), Failure> {
     match args.end {
         End::Server(args) => server::run(&args, ui),

@@ -33,9 +33,6 @@ pub struct Logs {
 
 impl QlogArgs {
     /// The folder, if one is asked for.
-    ///
-    /// # Errors
-    /// If it cannot be had, or holds something.
     pub fn open(&self) -> Result<Option<Logs>, Failure> {
         let Some(target) = &self.qlog else {
             return Ok(None);
@@ -51,9 +48,6 @@ impl QlogArgs {
 
 impl Logs {
     /// A log of this flow, which begins now.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn log(&mut self, subject: &Subject, now: Time) -> Result<Qlog, Failure> {
         let file = self.draft.file(&file_name(subject, self.dialect));
         let file = file.map_err(|error| failed(&self.target, &error))?;
@@ -62,9 +56,6 @@ impl Logs {
     }
 
     /// All logs have ended, in this way: the folder takes its place.
-    ///
-    /// # Errors
-    /// If one could not be written.
     pub fn publish(
         self,
         ends: io::Result<impl IntoIterator<Item = Written>>,

@@ -56,9 +56,6 @@ impl FromStr for Host {
 
 impl Host {
     /// The first address of the host, of the wanted family if one is wanted.
-    ///
-    /// # Errors
-    /// What could not be found, in words.
     pub fn resolve(&self, default_port: u16, family: Option<Family>) -> Result<SocketAddr, String> {
         let port = self.port.unwrap_or(default_port);
         let found = (self.name.as_str(), port)

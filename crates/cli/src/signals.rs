@@ -14,17 +14,11 @@ use signal_hook::{flag, low_level::pipe};
 
 /// From now on a file that would grow beyond RLIMIT_FSIZE is an error in writing it, and not the end of the process. A
 /// program that is started has it as before: what is handled is not inherited, as what is ignored would be.
-///
-/// # Errors
-/// If the system grants no handler.
 pub fn outlive_file_limits() -> io::Result<()> {
     flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// What `/proc` says of a process (`self`, or its number): proc(5), `status`.
-///
-/// # Errors
-/// If there is no such process or field.
 pub fn status_of(process: impl Display, field: &str) -> io::Result<String> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status
@@ -55,18 +49,12 @@ pub struct Signals {
 
 impl Signals {
     /// From now on these signals do not end the process.
-    ///
-    /// # Errors
-    /// If the system grants no handler.
     pub fn new() -> io::Result<Self> {
         Signals::of(&[SIGINT, SIGTERM])
     }
 
     /// The same for all that would end the process and is not ignored, as `nohup` wants SIGHUP to be, and shells SIGINT of
     /// what they run in the background. What is ignored here is ignored by the programs that it starts.
-    ///
-    /// # Errors
-    /// As [`Signals::new`].
     pub fn not_ignored() -> io::Result<Self> {
         let mut heeded = vec![SIGINT, SIGTERM, SIGHUP, SIGQUIT];
         heeded.retain(|&signal| !is_among("self", "SigIgn", signal));
@@ -74,9 +62,6 @@ impl Signals {
     }
 
     /// The same for other signals.
-    ///
-    /// # Errors
-    /// As [`Signals::new`].
     pub fn of(signals: &[i32]) -> io::Result<Self> {
         let (wake, ring) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;

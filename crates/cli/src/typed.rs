@@ -14,18 +14,12 @@ fn within(text: &str, unit: Unit, range: &RangeInclusive<f64>, words: &str) -> R
 }
 
 /// A time in seconds, as `90`, `1.5m` or `500ms`.
-///
-/// # Errors
-/// If it is none between 0.1 s and a day.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let words = "seconds between 0.1 and 86400";
     within(text, Unit::Seconds, &(0.1..=86_400.0), words)
 }
 
 /// A time in whole seconds above 0, as `60` or `1h`.
-///
-/// # Errors
-/// If it is none.
 pub fn whole_seconds(text: &str) -> Result<u32, String> {
     let words = "whole seconds between 1 and 4294967295";
     let found = within(text, Unit::Seconds, &(1.0..=f64::from(u32::MAX)), words)?;
@@ -37,36 +31,24 @@ pub fn whole_seconds(text: &str) -> Result<u32, String> {
 }
 
 /// A time in milliseconds, as `20`, `20ms` or `0.02s`.
-///
-/// # Errors
-/// If it is none of at most 100 s.
 pub fn millis(text: &str) -> Result<f64, String> {
     let words = "milliseconds between 0 and 100000";
     within(text, Unit::Millis, &(0.0..=1e5), words)
 }
 
 /// The length of a standing queue in milliseconds.
-///
-/// # Errors
-/// If it is none between 10 ms and 10 s.
 pub fn queue_millis(text: &str) -> Result<f64, String> {
     let words = "milliseconds between 10 and 10000";
     within(text, Unit::Millis, &(10.0..=10_000.0), words)
 }
 
 /// A rate in Mbit/s, as `12`, `12Mbit/s` or `300k`.
-///
-/// # Errors
-/// If it is none between 0.001 and 1000000.
 pub fn mbps(text: &str) -> Result<f64, String> {
     let words = "Mbit/s between 0.001 and 1000000";
     within(text, Unit::Mbps, &(0.001..=1e6), words)
 }
 
 /// A probability below 1, as `0.005` or `0.5%`.
-///
-/// # Errors
-/// If it is none.
 pub fn probability(text: &str) -> Result<f64, String> {
     let words = "a probability below 1, such as 0.005 or 0.5%";
     within(text, Unit::Share, &(0.0..=1.0 - f64::EPSILON), words)

@@ -72,17 +72,11 @@ impl Ui {
     }
 
     /// A line of the result, for a person.
-    ///
-    /// # Errors
-    /// If standard output is closed or cannot be written.
     pub fn line(&self, text: impl Display) -> Result<(), Failure> {
         self.result(&plain::line(text))
     }
 
     /// A line of the result, for a program.
-    ///
-    /// # Errors
-    /// As [`Ui::line`].
     pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
         self.result(&plain::json(value))
     }

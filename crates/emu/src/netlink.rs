@@ -185,11 +185,12 @@ impl Masquerade {
             IpAddr::V6(address) => (8, address.octets().to_vec()),
         };
         let owner = own_table(table, &family, &hook, |batch| {
-            batch
+            let mut rule = batch
                 .request()
                 .set_create()
                 .set_append()
-                .op_newrule_do(&family)
+                .op_newrule_do(&family);
+            let expressions = rule
                 .encode()
                 .push_table_bytes(table.as_bytes())
                 .push_chain_bytes(b"postrouting")
@@ -201,16 +202,8 @@ impl Masquerade {
                 .push_offset(offset)
                 .push_len(address.len() as u32)
                 .end_nested()
-                .end_nested()
-                .nested_elem()
-                .nested_data_cmp()
-                .push_sreg(Registers::Reg1 as u32)
-                .push_op(CmpOps::Eq as u32)
-                .nested_data()
-                .push_value(&address)
-                .end_nested()
-                .end_nested()
-                .end_nested()
+                .end_nested();
+            compare(expressions, CmpOps::Eq, &address)
                 .nested_elem()
                 .push_name(c"masq")
                 .end_nested()
@@ -336,16 +329,8 @@ fn unasked(batch: &mut nftables::Chained<'_>, family: &Nfgenmsg, table: &str, so
         .push_value(&[0; 4])
         .end_nested()
         .end_nested()
-        .end_nested()
-        .nested_elem()
-        .nested_data_cmp()
-        .push_sreg(Registers::Reg1 as u32)
-        .push_op(CmpOps::Eq as u32)
-        .nested_data()
-        .push_value(&[0; 4])
-        .end_nested()
-        .end_nested()
         .end_nested();
+    let expressions = compare(expressions, CmpOps::Eq, &[0; 4]);
     drop_it(expressions).end_nested();
 }
 
@@ -356,19 +341,29 @@ fn compare_name<P: Pusher>(
     op: CmpOps,
     name: &[u8],
 ) -> PushExprListAttrs<P> {
-    expressions
+    let expressions = expressions
         .nested_elem()
         .nested_data_meta()
         .push_dreg(Registers::Reg1 as u32)
         .push_key(which as u32)
         .end_nested()
-        .end_nested()
+        .end_nested();
+    compare(expressions, op, name)
+}
+
+/// Goes on if what was loaded last compares so with `value`.
+fn compare<P: Pusher>(
+    expressions: PushExprListAttrs<P>,
+    op: CmpOps,
+    value: &[u8],
+) -> PushExprListAttrs<P> {
+    expressions
         .nested_elem()
         .nested_data_cmp()
         .push_sreg(Registers::Reg1 as u32)
         .push_op(op as u32)
         .nested_data()
-        .push_value(name)
+        .push_value(value)
         .end_nested()
         .end_nested()
         .end_nested()

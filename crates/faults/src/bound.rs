@@ -1,11 +1,6 @@
-//! What receivers that lie may lead each controller to, and what plays many seeds of them.
-//!
-//! The tests of the UDP core and of the QUIC host hold the same bounds.
+//! What receivers that lie may lead each controller to.
 
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use verus_core::Duration;
 use verus_senders::catalogue;
@@ -68,6 +63,15 @@ impl Bound {
     pub fn afterwards(&self) -> Duration {
         Duration::from_secs_f64((self.recovers_within + RECOVERED_FOR as f64).max(25.0))
     }
+
+    const fn share(self, share: f64) -> Self {
+        Bound { share, ..self }
+    }
+
+    const fn whatever_delay(self) -> Self {
+        let delay = false;
+        Bound { delay, ..self }
+    }
 }
 
 const fn bound(scheme: &'static str, sent: Most, remembered: usize, recovers_within: f64) -> Bound {
@@ -96,17 +100,13 @@ const NAMED: &[Bound] = &[
     bound("verus", Most::Links(1.5), 20_000, 20.0),
     // Points of the profile count for ever, and the curve goes on with its slope beyond the last: what a liar
     // charts stays, and a flat curve leads anywhere, as far as the transport lets it. That is the paper's text.
-    Bound {
-        share: 0.2,
-        delay: false,
-        ..bound("verus:mode=paper", Most::Links(40.0), 180_000, 10.0)
-    },
+    bound("verus:mode=paper", Most::Links(40.0), 180_000, 10.0)
+        .share(0.2)
+        .whatever_delay(),
     // Its curve leads as far. D_min, once raised, does not come back.
-    Bound {
-        share: 0.2,
-        delay: false,
-        ..bound("verus:mode=prototype", Most::Links(40.0), 180_000, 10.0)
-    },
+    bound("verus:mode=prototype", Most::Links(40.0), 180_000, 10.0)
+        .share(0.2)
+        .whatever_delay(),
     bound("cubic", Most::Links(1.5), 20_000, 10.0),
     bound("cubic:hystart=plusplus", Most::Links(1.5), 20_000, 10.0),
     // After timeouts it grows from two packets, by one each round trip: 70 % of what 12 Mbit/s hold in 120 ms are
@@ -121,60 +121,39 @@ const NAMED: &[Bound] = &[
     // The bound that losses taught rises by packets again, in probes of which there is one in 2 to 3 s. A rate counts for two
     // cycles, and one that ProbeRTT ends does not count (draft, AdaptLongTermModel): where round trips are long enough for
     // ProbeRTT to end each, a rate that a receiver lied about keeps the queue full that makes them long.
-    Bound {
-        delay: false,
-        ..bound("bbr", Most::Links(1.5), 20_000, 20.0)
-    },
+    bound("bbr", Most::Links(1.5), 20_000, 20.0).whatever_delay(),
     // Who was made to believe in a competitor goes on competing with itself: δ grows until the queue drops, and falls by half, so
     // that the queue is never empty again on a path of a few packets.
-    Bound {
-        delay: false,
-        ..bound("copa", Most::Links(1.5), 20_000, 10.0)
-    },
+    bound("copa", Most::Links(1.5), 20_000, 10.0).whatever_delay(),
     // Losses say nothing to it, and v has no bound: a window that was made to swing goes on, since v doubles with each round trip
     // from the fifth on, and the queue that should turn it is seen a round trip later. The link stays busy, the queue never settles.
-    Bound {
-        delay: false,
-        ..bound("copa:variant=mvfst", Most::Links(4.0), 20_000, 10.0)
-    },
+    bound("copa:variant=mvfst", Most::Links(4.0), 20_000, 10.0).whatever_delay(),
     // After timeouts it grows from two packets by half a packet each round trip, where that is between 60 and 120 ms: 70 % of what
     // 12 Mbit/s hold in 120 ms are 105 packets of 1200 bytes, 25 s, and a tenth more in slowdowns. A timer that silence has
     // doubled may have 5 s to go before that.
     bound("ledbatpp", Most::Links(1.5), 20_000, 33.0),
     // What it was told of jitter becomes part of the path, up to 250 ms, and lets it queue as much; that keeps itself up.
-    Bound {
-        delay: false,
-        ..bound("c4", Most::Links(1.5), 20_000, 20.0)
-    },
+    bound("c4", Most::Links(1.5), 20_000, 20.0).whatever_delay(),
     // A full queue does not grow, and one packet in twenty lost is worth it: who was led there stays.
-    Bound {
-        delay: false,
-        ..bound("vivace", Most::Links(1.5), 20_000, 20.0)
-    },
+    bound("vivace", Most::Links(1.5), 20_000, 20.0).whatever_delay(),
     usual("scream"),
     // After timeouts it grows as NewReno.
     usual("prague"),
     // A forecast of 30 packets a tick for five ticks is out at a time. One packet a tick is what it may settle for,
     // an honest receiver or not: what arrives in a tick counts as what the link gave, although no more had left.
     // That is 40 packets/s, 4 % of 12 Mbit/s.
-    Bound {
-        share: 0.03,
-        delay: false,
-        ..bound("sprout", Most::Mbps(90.0), 20_000, 10.0)
-    },
+    bound("sprout", Most::Mbps(90.0), 20_000, 10.0)
+        .share(0.03)
+        .whatever_delay(),
     // Loss says nothing to it either: of the 100 ms that it may queue, a queue of 30 ms drops the rest.
-    Bound {
-        share: 0.03,
-        delay: false,
-        ..bound("sprout:receiver=no", Most::Links(2.0), 20_000, 10.0)
-    },
+    bound("sprout:receiver=no", Most::Links(2.0), 20_000, 10.0)
+        .share(0.03)
+        .whatever_delay(),
     // Each epoch may have as many packets as any that the model was trained on. Its states are delays, and it was
     // trained on several queues: a walk that was led to the delay of a full one goes on there.
-    Bound {
-        share: 0.4,
-        delay: false,
-        ..bound("model", Most::Mbps(30.0), 20_000, 10.0)
-    },
+    bound("model", Most::Mbps(30.0), 20_000, 10.0)
+        .share(0.4)
+        .whatever_delay(),
     bound("saturate", Most::Links(8.0), 40_000, 10.0),
     bound("constant:rate_mbps=5", Most::Mbps(5.0), 20_000, 10.0),
 ];
@@ -188,71 +167,4 @@ pub fn bounds() -> Vec<Bound> {
     let others = catalogue().into_iter().map(|entry| entry.name);
     let others = others.filter(|name| !named(*name)).map(usual);
     NAMED.iter().copied().chain(others).collect()
-}
-
-/// Which of [`bounds`] and which seeds to play: those of the environment's `HOSTILE_SCHEME` and `HOSTILE_SEED`, or
-/// `HOSTILE_SEEDS` of them (12).
-///
-/// # Panics
-/// If these are not what they should be.
-pub fn asked_for() -> (Vec<Bound>, Vec<u64>) {
-    let number = |name: &str| {
-        let text = std::env::var(name).ok()?;
-        Some(
-            text.parse::<u64>()
-                .unwrap_or_else(|_| panic!("{name} is a number, not `{text}`")),
-        )
-    };
-    let seeds = match number("HOSTILE_SEED") {
-        Some(seed) => vec![seed],
-        None => (0..number("HOSTILE_SEEDS").unwrap_or(12)).collect(),
-    };
-    let mut bounds = bounds();
-    if let Ok(only) = std::env::var("HOSTILE_SCHEME") {
-        bounds.retain(|bound| bound.scheme == only);
-        assert!(
-            !bounds.is_empty(),
-            "there is no bound for HOSTILE_SCHEME `{only}`"
-        );
-    }
-    (bounds, seeds)
-}
-
-/// What `play` says of each seed, in no order; on all of the machine's cores.
-///
-/// # Panics
-/// If `play` does.
-pub fn each_seed<T: Send>(seeds: &[u64], play: impl Fn(u64) -> T + Sync) -> Vec<T> {
-    let next = AtomicU64::new(0);
-    let results = Mutex::new(Vec::with_capacity(seeds.len()));
-    let workers = thread::available_parallelism().map_or(2, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                    let result = play(seed);
-                    results.lock().expect("nobody panics with it").push(result);
-                }
-            });
-        }
-    });
-    results.into_inner().expect("nobody panics with it")
-}
-
-/// Median, 99th percentile and greatest of `values`, as a table has them; NaN of none.
-pub fn spread(values: &mut [f64]) -> String {
-    values.sort_by(f64::total_cmp);
-    let quantile = |q: f64| {
-        let last = values.len().saturating_sub(1) as f64;
-        values
-            .get((last * q).round() as usize)
-            .copied()
-            .unwrap_or(f64::NAN)
-    };
-    format!(
-        "{:.0} / {:.0} / {:.0}",
-        quantile(0.5),
-        quantile(0.99),
-        quantile(1.0)
-    )
 }

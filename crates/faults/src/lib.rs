@@ -3,8 +3,9 @@
 //! - [`Schedule`]: what goes wrong and when, as plain data, made by hand or from a seed.
 //! - [`Path`]: one direction of a faulty path without a clock, for ends without sockets; it may hold
 //!   a bottleneck ([`Bottleneck`]), whose queueing delay it measures.
-//! - [`world`]: two ends without sockets on a virtual clock, with such paths between them.
-//! - [`liar`]: a receiver that lies; [`Link`]: what it is tried on; [`bound`]: what it may lead each controller to.
+//! - [`world`]: two ends without sockets on a virtual clock, with such paths between them; [`campaign`]: hundreds of them.
+//! - [`liar`]: a receiver that lies; [`Link`]: what it is tried on; [`bound`]: what it may lead each controller to;
+//!   [`trial`]: whether it does.
 //! - [`Proxy`]: both directions in real time, between UDP sockets on this machine.
 //! - [`realtime`]: ten schedules that run at once over real sockets; [`capture`]: what the kernel saw leave; [`qlog`]: a log
 //!   as a test reads it; [`taught`]: a model for the controller that has no default.
@@ -13,6 +14,7 @@
 //! The same schedule means the same in both: only what says the time differs.
 
 pub mod bound;
+pub mod campaign;
 pub mod capture;
 pub mod liar;
 pub mod link;
@@ -24,6 +26,7 @@ pub mod realtime;
 pub mod schedule;
 pub mod spread;
 pub mod taught;
+pub mod trial;
 pub mod world;
 
 pub use link::Link;

@@ -1,8 +1,7 @@
 //! A link drawn from a seed: what receivers that lie are tried on, over UDP's core and over QUIC's.
 
 use rand::RngExt;
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::{Bytes, Duration, Rate, random};
+use verus_core::{Bytes, Duration, random};
 
 use crate::path::{Bottleneck, Datagram, Path};
 use crate::schedule::{Direction, Faults, Schedule};
@@ -50,9 +49,6 @@ impl Link {
         Path::new(&schedule, Direction::Up)
             .with_capacity(Bytes::new(256 << 20))
             .with_overhead(Bytes::ZERO)
-            .with_bottleneck(Bottleneck {
-                service: Service::Rate(RateSchedule::constant(Rate::from_mbps(self.mbps))),
-                queue: QueueConfig::parse(&queue).expect("a valid queue"),
-            })
+            .with_bottleneck(Bottleneck::new(self.mbps, &queue))
     }
 }

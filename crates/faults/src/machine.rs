@@ -29,12 +29,15 @@ pub fn watch(limit_ms: u64) -> Watch {
     let seen = Arc::clone(&done);
     let thread = thread::spawn(move || {
         let mut worst = Duration::ZERO;
-        while !seen.load(Ordering::Relaxed) {
+        // Once at least, however late the thread itself begins.
+        loop {
             let before = Instant::now();
             thread::sleep(NAP);
             worst = worst.max(before.elapsed().saturating_sub(NAP));
+            if seen.load(Ordering::Relaxed) {
+                return worst;
+            }
         }
-        worst
     });
     Watch {
         limit: Duration::from_millis(limit_ms),

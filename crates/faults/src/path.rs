@@ -17,10 +17,9 @@ use serde::Serialize;
 use verus_channel::path::delay::Flight;
 use verus_channel::path::jitter::{Jitter, JitterConfig};
 use verus_channel::path::reorder::{Reorder, ReorderConfig};
-use verus_channel::path::replay::Replay;
 use verus_channel::path::{Dropped, Packet, Watch};
-use verus_channel::{Delay, LightConfig, Link, Loss, QueueConfig, Schedule as Steps, Service};
-use verus_core::{Bytes, Time, random};
+use verus_channel::{Delay, Link, Loss, QueueConfig, RateSchedule, Schedule as Steps, Service};
+use verus_core::{Bytes, Rate, Time, random};
 
 use crate::schedule::{Direction, Faults, Interval, Schedule};
 use crate::spread::{Spread, Spreading};
@@ -52,6 +51,19 @@ pub struct Bottleneck {
     pub queue: QueueConfig,
 }
 
+impl Bottleneck {
+    /// A link of `mbps` Mbit/s behind a queue of this text.
+    ///
+    /// # Panics
+    /// If the text is no queue's.
+    pub fn new(mbps: f64, queue: &str) -> Self {
+        Bottleneck {
+            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
+            queue: QueueConfig::parse(queue).unwrap_or_else(|error| panic!("{error}")),
+        }
+    }
+}
+
 /// What a path holds at most, unless told otherwise: 0.2 s at 640 Mbit/s.
 const DEFAULT_CAPACITY: Bytes = Bytes::new(16 << 20);
 /// IPv4 and UDP headers, which the link carries as well.
@@ -71,8 +83,6 @@ pub struct Path<P> {
     seed: u64,
     direction: Direction,
     path: verus_channel::Path<Carried<P>>,
-    bottleneck: Option<Bottleneck>,
-    light: Option<LightConfig>,
     capacity: Bytes,
     overhead: Bytes,
     counts: Counts,
@@ -196,9 +206,7 @@ impl<P: Datagram> Path<P> {
             loss: Loss::new(Steps::constant(faults.loss), vec![stream("fault-loss")]),
             duplication: stream("fault-twice"),
             corruption: stream("fault-corrupt"),
-            path: path(schedule.seed, direction, &faults, None, None),
-            bottleneck: None,
-            light: None,
+            path: path(schedule.seed, direction, &faults, None),
             capacity: DEFAULT_CAPACITY,
             overhead: DEFAULT_OVERHEAD,
             counts: Counts::default(),
@@ -210,22 +218,7 @@ impl<P: Datagram> Path<P> {
 
     /// With `bottleneck` before the delay.
     pub fn with_bottleneck(mut self, bottleneck: Bottleneck) -> Self {
-        self.bottleneck = Some(bottleneck);
-        self.build()
-    }
-
-    /// With short trains carried over the bottleneck by `light`, CellReplay's light trace, whose delay comes on top of that
-    /// of the faults. A datagram that is larger with its headers than an
-    /// [opportunity](verus_channel::path::replay::OPPORTUNITY) is dropped. Without a bottleneck it has no effect.
-    pub fn with_light(mut self, light: LightConfig) -> Self {
-        self.light = Some(light);
-        self.build()
-    }
-
-    /// The same, with nothing in the path yet.
-    fn build(mut self) -> Self {
-        let (bottleneck, light) = (self.bottleneck.clone(), self.light.as_ref());
-        self.path = path(self.seed, self.direction, &self.faults, bottleneck, light);
+        self.path = path(self.seed, self.direction, &self.faults, Some(bottleneck));
         self
     }
 
@@ -354,7 +347,6 @@ fn path<P>(
     direction: Direction,
     faults: &Faults,
     bottleneck: Option<Bottleneck>,
-    light: Option<&LightConfig>,
 ) -> verus_channel::Path<Carried<P>> {
     let stream = |purpose| stream(seed, purpose, direction);
     let Faults {
@@ -377,13 +369,8 @@ fn path<P>(
             vec![stream("fault-jitter")],
         ))
         .with_reorder(Reorder::new(reordering, vec![stream("fault-reorder")]));
-    let link = |Bottleneck { service, queue }| {
-        let link = Link::new(service, &queue, stream("fault-queue"));
-        match light {
-            Some(light) => Replay::new(light, link).into(),
-            None => link.into(),
-        }
-    };
+    let link =
+        |Bottleneck { service, queue }| Link::new(service, &queue, stream("fault-queue")).into();
     verus_channel::Path::new(bottleneck.map(link).into_iter().collect(), delay)
 }
 
@@ -398,12 +385,8 @@ fn stream(seed: u64, purpose: &str, direction: Direction) -> ChaCha8Rng {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
-    use verus_channel::LightTrace;
-    use verus_channel::RateSchedule;
-    use verus_core::{Duration, Rate};
+    use verus_core::Duration;
 
     use super::*;
 
@@ -455,13 +438,6 @@ mod tests {
             seed,
             up,
             ..Schedule::default()
-        }
-    }
-
-    fn bottleneck(mbps: f64, queue: &str) -> Bottleneck {
-        Bottleneck {
-            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
-            queue: QueueConfig::parse(queue).unwrap(),
         }
     }
 
@@ -560,7 +536,7 @@ mod tests {
         // 1,472 bytes and 28 of headers take 1 ms at 12 Mbit/s; two arrive each millisecond.
         let schedule = Schedule::perfect(millis(20));
         let mut path = Path::new(&schedule, Direction::Up)
-            .with_bottleneck(bottleneck(12.0, "droptail:packets=10"));
+            .with_bottleneck(Bottleneck::new(12.0, "droptail:packets=10"));
         let mut arrivals = Vec::new();
         for index in 0..100 {
             for _ in 0..2 {
@@ -597,43 +573,8 @@ mod tests {
     }
 
     #[test]
-    fn a_light_trace_carries_short_trains_and_the_bottleneck_the_rest() {
-        // At 11.2 Mbit/s a datagram of 1,372 bytes and 28 of headers takes 1 ms. Trains of two, the second 3 ms later.
-        let light = LightConfig {
-            trace: Arc::new(
-                LightTrace::parse("made", &b"0 20 0 3\n100 20 0 3\n200 20 0\n"[..]).unwrap(),
-            ),
-            timer: millis(10),
-            sizes: None,
-        };
-        let limited = |mbps| {
-            let path = Path::new(&Schedule::perfect(millis(5)), Direction::Up);
-            path.with_light(light.clone())
-                .with_bottleneck(bottleneck(mbps, "infinite"))
-        };
-        let mut path = limited(11.2);
-        for size in [1_372, 1_372, 1_372, 1_373] {
-            path.send(at(0), datagram(0, size));
-        }
-        let mut arrivals = Vec::new();
-        while let Some(next) = path.next() {
-            arrivals.extend(path.poll(next).map(|one| one.at));
-        }
-        // The third is beyond the train: a millisecond over the bottleneck from 20 ms on. The fourth is too large.
-        assert_eq!(arrivals, [at(25), at(26), at(28)]);
-        let stats = path.stats(at(100));
-        assert_eq!((stats.delivered, stats.held), (3, 0));
-        assert_eq!(stats.bottleneck.unwrap().dropped, 1);
-        // Single datagrams do not meet the bottleneck, however slow it is.
-        let mut slow = limited(0.01);
-        let arrived = run(&mut slow, 50, 100, millis(100));
-        let expected = (0..50).map(|index| at(100 * index + 25));
-        assert!(arrived.iter().map(|(at, _)| *at).eq(expected));
-    }
-
-    #[test]
     fn a_path_never_holds_more_than_it_may() {
-        for queue in [None, Some(bottleneck(1.0, "infinite"))] {
+        for queue in [None, Some(Bottleneck::new(1.0, "infinite"))] {
             let schedule = Schedule::perfect(Duration::from_secs(10));
             let mut path = Path::new(&schedule, Direction::Up).with_capacity(Bytes::new(100_000));
             if let Some(queue) = queue {
@@ -676,7 +617,7 @@ mod tests {
         ];
         prop_oneof![
             Just(None),
-            (1.0..50.0, queue).prop_map(|(mbps, queue)| Some(bottleneck(mbps, queue))),
+            (1.0..50.0, queue).prop_map(|(mbps, queue)| Some(Bottleneck::new(mbps, queue))),
         ]
     }
 

@@ -7,8 +7,7 @@ use std::net::SocketAddr;
 use std::thread;
 
 use rand::RngExt;
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::{Duration, Rate, Time, random};
+use verus_core::{Duration, Time, random};
 
 use crate::{Bottleneck, Limits, Proxy, ProxyConfig, ProxyStats, Schedule};
 
@@ -36,10 +35,7 @@ pub fn schedule(seed: u64) -> Schedule {
 /// Between 2 and 6 Mbit/s, so that a test lasts until the faults have come.
 pub fn bottleneck(seed: u64) -> Bottleneck {
     let mbps = random::stream(seed, "bottleneck", 0).random_range(2.0..6.0);
-    Bottleneck {
-        service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
-        queue: QueueConfig::parse("droptail:bytes=150000").expect("a valid queue"),
-    }
+    Bottleneck::new(mbps, "droptail:bytes=150000")
 }
 
 /// Bytes to move: less where most of the time goes into waiting for what was lost.

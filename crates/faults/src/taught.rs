@@ -19,15 +19,9 @@ pub fn model() -> Vec<u8> {
     }
     let about = About {
         scheme: "a list".to_owned(),
-        channels: Vec::new(),
-        users: Vec::new(),
-        seeds: Vec::new(),
-        duration_s: 0.0,
         packet_bytes: 1500,
         percentile: 100.0,
-        samples: 0,
-        outliers: 0,
-        transitions: 0,
+        ..About::default()
     };
     let model = trainer.finish(1000, 100.0, about).expect("a model");
     model.to_bytes()

@@ -12,6 +12,12 @@ pub(crate) struct Resolution {
     digits: u32,
 }
 
+impl Default for Resolution {
+    fn default() -> Self {
+        Resolution::SPANS
+    }
+}
+
 impl Resolution {
     /// 1/1024 from 20 ms on; 4 kB for each power of two that spans reach there.
     pub(crate) const SPANS: Resolution = Resolution { digits: 10 };
@@ -39,7 +45,7 @@ impl Resolution {
 ///
 /// Quantiles are the lower end of their histogram step: below the exact value by less than the [`Resolution`], and never
 /// above it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Counts {
     resolution: Resolution,
     /// The first step that is kept, and how many spans are in each from there on: all that were counted lie within.
@@ -133,7 +139,7 @@ pub fn exact_quantile(values: &[u64], q: f64) -> Option<u64> {
 }
 
 /// [`Counts`] with an exact sum and maximum.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Distribution {
     counts: Counts,
     number: u64,

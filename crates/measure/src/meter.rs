@@ -45,7 +45,7 @@ pub struct Meter {
 }
 
 /// One flow's sums so far.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Flow {
     arrivals: u64,
     arrived_bytes: u64,
@@ -96,29 +96,9 @@ struct Bin {
 impl Flow {
     fn new(resolution: Resolution) -> Self {
         Flow {
-            arrivals: 0,
-            arrived_bytes: 0,
-            departures: 0,
-            departed_bytes: 0,
-            drops: 0,
-            dropped_bytes: 0,
-            path_losses: 0,
-            delivered_bytes: 0,
-            sent: 0,
-            retransmitted: 0,
             qdelay: Distribution::new(resolution),
             rtt: Distribution::new(resolution),
-            bin_mark: Mark::default(),
-            bin_max: 0,
-            bins: Vec::new(),
-            window_mark: 0,
-            active: false,
-            waiting: false,
-            on_since: None,
-            on: Duration::ZERO,
-            completions: None,
-            late: None,
-            was_active: false,
+            ..Flow::default()
         }
     }
 
@@ -154,7 +134,7 @@ impl Meter {
         Meter {
             flows: (0..flows).map(|_| Flow::new(Resolution::SPANS)).collect(),
             base_rtt: base_rtt.to_vec(),
-            signal: SignalDelay::new(),
+            signal: SignalDelay::default(),
             waiting: 0,
             bin,
             bin_end: Some(Time::ZERO + bin),

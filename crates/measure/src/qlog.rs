@@ -12,8 +12,9 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use serde::ser::{SerializeMap, SerializeSeq};
+use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
+use serde_json::{Number, json};
 use verus_core::rtt::RttEstimate;
 use verus_core::sender::{Hosted, Sender, Transmit};
 use verus_core::{Bytes, Controller, Duration, Phase, Time};
@@ -273,54 +274,45 @@ struct PacketLost {
     trigger: Option<&'static str>,
 }
 
-/// Times in ms, sizes in bytes, the rate in bit/s.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-struct Metrics {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    min_rtt: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    smoothed_rtt: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    latest_rtt: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rtt_variance: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    congestion_window: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes_in_flight: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pacing_rate: Option<u64>,
-}
+/// Quantities that have a value, by name: times in ms, sizes in bytes, the rate in bit/s.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Metrics([(&'static str, Option<Number>); 7]);
 
 impl Metrics {
     fn of(controller: &dyn Controller, in_flight: Bytes, rtt: &RttEstimate) -> Self {
         let known = rtt.least().is_some();
-        let ms = |span: Duration| known.then(|| span.as_millis_f64());
-        Metrics {
-            min_rtt: rtt.least().map(Duration::as_millis_f64),
-            smoothed_rtt: ms(rtt.smoothed()),
-            latest_rtt: ms(rtt.latest()),
-            rtt_variance: ms(rtt.deviation()),
-            congestion_window: Some(controller.window().get()),
-            bytes_in_flight: Some(in_flight.get()),
-            pacing_rate: controller.pacing_rate().map(|rate| rate.as_bps()),
-        }
+        let ms = |span: Duration| Number::from_f64(span.as_millis_f64()).filter(|_| known);
+        let pacing_rate = controller.pacing_rate().map(|rate| rate.as_bps().into());
+        Metrics([
+            ("min_rtt", rtt.least().and_then(ms)),
+            ("smoothed_rtt", ms(rtt.smoothed())),
+            ("latest_rtt", ms(rtt.latest())),
+            ("rtt_variance", ms(rtt.deviation())),
+            ("congestion_window", Some(controller.window().get().into())),
+            ("bytes_in_flight", Some(in_flight.get().into())),
+            ("pacing_rate", pacing_rate),
+        ])
     }
 
     /// What differs from `before`.
-    fn since(self, before: Metrics) -> Metrics {
-        fn news<T: PartialEq>(now: Option<T>, before: Option<T>) -> Option<T> {
-            now.filter(|now| before.as_ref() != Some(now))
+    fn since(mut self, before: &Metrics) -> Metrics {
+        for ((_, now), (_, before)) in self.0.iter_mut().zip(&before.0) {
+            if now == before {
+                *now = None;
+            }
         }
-        Metrics {
-            min_rtt: news(self.min_rtt, before.min_rtt),
-            smoothed_rtt: news(self.smoothed_rtt, before.smoothed_rtt),
-            latest_rtt: news(self.latest_rtt, before.latest_rtt),
-            rtt_variance: news(self.rtt_variance, before.rtt_variance),
-            congestion_window: news(self.congestion_window, before.congestion_window),
-            bytes_in_flight: news(self.bytes_in_flight, before.bytes_in_flight),
-            pacing_rate: news(self.pacing_rate, before.pacing_rate),
-        }
+        self
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|(_, value)| value.is_none())
+    }
+}
+
+impl Serialize for Metrics {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let known = |(name, value): &(&'static str, Option<Number>)| Some((*name, value.clone()?));
+        serializer.collect_map(self.0.iter().filter_map(known))
     }
 }
 
@@ -359,11 +351,8 @@ struct Shown<'a>(&'a [(&'static str, f64)]);
 
 impl Serialize for Shown<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (name, value) in self.0.iter().filter(|(_, value)| value.is_finite()) {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
+        let finite = self.0.iter().filter(|(_, value)| value.is_finite());
+        serializer.collect_map(finite.copied())
     }
 }
 
@@ -408,43 +397,6 @@ impl Name {
 const RECORD: u8 = 0x1e;
 const END: &[u8] = b"\n]}]}\n";
 
-// The heads of files.
-
-#[derive(Serialize)]
-struct Sequential<'a> {
-    file_schema: &'static str,
-    serialization_format: &'static str,
-    title: &'a str,
-    trace: Trace<'a>,
-}
-
-#[derive(Serialize)]
-struct Trace<'a> {
-    event_schemas: [&'static str; 4],
-    vantage_point: VantagePoint<'a>,
-    common_fields: CommonFields,
-}
-
-#[derive(Serialize)]
-struct VantagePoint<'a> {
-    name: &'a str,
-    #[serde(rename = "type")]
-    kind: &'static str,
-}
-
-#[derive(Serialize)]
-struct CommonFields {
-    time_format: &'static str,
-    reference_time: ReferenceTime,
-    group_id: String,
-}
-
-#[derive(Serialize)]
-struct ReferenceTime {
-    clock_type: &'static str,
-    epoch: &'static str,
-}
-
 impl Qlog {
     /// Begins a log that is at most `limit` bytes long and ends up in `out`; buffering is the caller's.
     pub fn new(
@@ -483,51 +435,39 @@ impl Qlog {
     }
 
     fn head(&mut self, subject: &Subject) {
-        let title = subject.title();
-        let vantage_point = VantagePoint {
-            name: "sender",
-            kind: if subject.is_server {
-                "server"
-            } else {
-                "client"
-            },
+        let (title, flow) = (json!(subject.title()), subject.flow);
+        let vantage_point = match subject.is_server {
+            true => r#"{"name":"sender","type":"server"}"#,
+            false => r#"{"name":"sender","type":"client"}"#,
         };
-        match self.dialect {
+        let head = match self.dialect {
             Dialect::Draft => {
-                let head = Sequential {
-                    file_schema: "urn:ietf:params:qlog:file:sequential",
-                    serialization_format: "application/qlog+json-seq",
-                    title: &title,
-                    trace: Trace {
-                        event_schemas: EVENT_SCHEMAS,
-                        vantage_point,
-                        common_fields: CommonFields {
-                            time_format: "relative_to_epoch",
-                            reference_time: ReferenceTime {
-                                clock_type: "monotonic",
-                                epoch: "unknown",
-                            },
-                            group_id: format!("flow-{}", subject.flow),
-                        },
-                    },
-                };
-                self.line.push(RECORD);
-                self.json(&head);
-                self.line.push(b'\n');
+                let schemas = json!(EVENT_SCHEMAS);
+                format!(
+                    concat!(
+                        "\u{1e}",
+                        r#"{{"file_schema":"urn:ietf:params:qlog:file:sequential","#,
+                        r#""serialization_format":"application/qlog+json-seq","title":{},"#,
+                        r#""trace":{{"event_schemas":{},"vantage_point":{},"#,
+                        r#""common_fields":{{"time_format":"relative_to_epoch","#,
+                        r#""reference_time":{{"clock_type":"monotonic","epoch":"unknown"}},"#,
+                        r#""group_id":"flow-{}"}}}}}}"#,
+                        "\n"
+                    ),
+                    title, schemas, vantage_point, flow
+                )
             }
-            Dialect::Compatible => {
-                self.line
-                    .extend_from_slice(br#"{"qlog_version":"0.3","qlog_format":"JSON","title":"#);
-                self.json(&title);
-                self.line
-                    .extend_from_slice(br#","traces":[{"vantage_point":"#);
-                self.json(&vantage_point);
-                // `relative` would need a reference time, and there is none.
-                self.line.extend_from_slice(
-                    br#","common_fields":{"time_format":"absolute","ODCID":"00"},"events":["#,
-                );
-            }
-        }
+            // `relative` would need a reference time, and there is none.
+            Dialect::Compatible => format!(
+                concat!(
+                    r#"{{"qlog_version":"0.3","qlog_format":"JSON","title":{},"#,
+                    r#""traces":[{{"vantage_point":{},"#,
+                    r#""common_fields":{{"time_format":"absolute","ODCID":"00"}},"events":["#
+                ),
+                title, vantage_point
+            ),
+        };
+        self.line.extend_from_slice(head.as_bytes());
         self.flush_line();
     }
 
@@ -664,8 +604,8 @@ impl Qlog {
             return;
         }
         let metrics = Metrics::of(controller, in_flight, rtt);
-        let news = metrics.since(self.told);
-        if news != Metrics::default() {
+        let news = metrics.clone().since(&self.told);
+        if !news.is_empty() {
             self.told = metrics;
             self.event(now, Name::Metrics, &news);
         }

@@ -27,7 +27,7 @@ const DENSE_MS: u64 = 1 << 20;
 /// Departures come in the order of entering, so a millisecond is complete when a later one is
 /// entered, and the empty ones before it then count down to it: one comparison per packet, and a few
 /// additions for each stretch of milliseconds. All samples of a stretch have the same part beyond whole ms.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SignalDelay {
     /// How many samples more (or fewer) there are than of one ms less: [`UNITS`] for each ms below [`FINE_MS`].
     fine_steps: Vec<i32>,
@@ -51,22 +51,6 @@ pub(crate) struct SignalDelay {
 }
 
 impl SignalDelay {
-    pub(crate) fn new() -> Self {
-        SignalDelay {
-            fine_steps: Vec::new(),
-            steps: Vec::new(),
-            far_steps: BTreeMap::new(),
-            start: 0,
-            end: 0,
-            least: 0,
-            gap_start: 0,
-            left: 0,
-            left_before: 0,
-            idle: VecDeque::new(),
-            idle_since: None,
-        }
-    }
-
     /// A packet that entered at `entered` left after `delay`. One that entered in a millisecond
     /// before the last one's is ignored: the queue was not FIFO.
     #[inline]
@@ -283,7 +267,7 @@ mod tests {
     }
 
     fn streamed(packets: &[(u64, u64)]) -> SignalDelay {
-        let mut signal = SignalDelay::new();
+        let mut signal = SignalDelay::default();
         for &(entered, delay) in packets {
             let delay = Duration::from_nanos(delay * UNIT_NANOS);
             signal.on_departure(Time::from_millis(entered), delay);
@@ -305,7 +289,7 @@ mod tests {
     #[test]
     fn samples_are_not_rounded_to_whole_milliseconds() {
         // 51.948 ms in the queue, as at 12 Mbit/s; then two empty milliseconds before one that waits 51.4 ms.
-        let mut signal = SignalDelay::new();
+        let mut signal = SignalDelay::default();
         signal.on_departure(Time::from_millis(10), Duration::from_micros(51_948));
         assert_eq!(signal.clone().finish_p95(), Some(51_940_000));
         signal.on_departure(Time::from_millis(13), Duration::from_micros(51_400));
@@ -339,7 +323,7 @@ mod tests {
         // Entered at 10, left at 14; nothing to send from then on, and again from 30.5 on. The next enters at 32 and
         // leaves at 35. Samples: 4; the queue runs empty at 14: 3, 2, 1; none from 14 to 29; 30 and 31 wait for the
         // next, which leaves at 35: 5, 4; 32: 3. Sorted 1 2 3 3 4 4 5.
-        let mut signal = SignalDelay::new();
+        let mut signal = SignalDelay::default();
         let at = |ms: f64| Time::from_secs_f64(ms / 1e3);
         signal.set_wanted(at(9.0), true);
         signal.set_wanted(at(10.0), false);
@@ -361,7 +345,7 @@ mod tests {
     #[test]
     fn a_wait_for_the_link_counts_however_long_it_is() {
         // Something to send all along, in flight or held back: nothing but the clock tells an outage.
-        let mut signal = SignalDelay::new();
+        let mut signal = SignalDelay::default();
         signal.set_wanted(Time::ZERO, true);
         signal.on_departure(Time::from_millis(0), Duration::from_millis(1));
         signal.on_departure(Time::from_millis(1000), Duration::from_millis(1));
@@ -370,7 +354,7 @@ mod tests {
 
     #[test]
     fn nothing_delivered_has_no_signal() {
-        assert_eq!(SignalDelay::new().finish_p95(), None);
+        assert_eq!(SignalDelay::default().finish_p95(), None);
     }
 
     proptest! {

@@ -153,15 +153,6 @@ struct Stranger {
     refused: Option<String>,
 }
 
-fn sealed(key: &Key, encode: impl FnOnce(&mut [u8]) -> usize, padded_to: usize) -> Vec<u8> {
-    let mut buffer = vec![0; 2048];
-    let covered = encode(&mut buffer);
-    let end = key.seal(&mut buffer, covered);
-    buffer.truncate(end.max(padded_to));
-    wire::pad(&mut buffer, end);
-    buffer
-}
-
 impl Stranger {
     fn new(deed: Deed, scheme: &Scheme) -> Self {
         let flows = deed.flows();
@@ -176,12 +167,9 @@ impl Stranger {
                 upload_flows: if deed == Deed::Sends { flows } else { 0 },
                 download_flows: if deed == Deed::Sends { 0 } else { flows },
                 packet_bytes: PACKET_BYTES,
-                status_millis: 100,
                 duration_nanos: 3_600_000_000_000,
-                bytes: 0,
-                rate_bps: 0,
-                seed: 1,
                 scheme: scheme.text().to_owned(),
+                ..Request::default()
             },
             token: Vec::new(),
             keys: None,
@@ -196,7 +184,7 @@ impl Stranger {
 
     fn say(&mut self, encode: impl FnOnce(u64, &mut [u8]) -> usize, padded_to: usize) {
         let (id, keys) = self.keys.as_ref().expect("it was let in");
-        let packet = sealed(&keys.client, |buffer| encode(*id, buffer), padded_to);
+        let packet = (keys.client).sealed(padded_to, |buffer| encode(*id, buffer));
         self.out.push(packet);
     }
 
@@ -208,7 +196,7 @@ impl Stranger {
             quiet_millis: 0,
         };
         let handshake = Key::handshake(None);
-        let packet = sealed(&handshake, |buffer| hello.encode(buffer), MIN_HELLO_BYTES);
+        let packet = handshake.sealed(MIN_HELLO_BYTES, |buffer| hello.encode(buffer));
         self.out.push(packet);
     }
 
@@ -359,9 +347,7 @@ fn perform(deed: Deed, scheme: &Scheme) -> Option<Cost> {
                 if !some {
                     break;
                 }
-                let contents = batch.contents();
-                let segment = batch.segment_size().unwrap_or(contents.len());
-                for packet in contents.chunks(segment) {
+                for packet in batch.contents().chunks(batch.payload()) {
                     let waits = link_free.max(now);
                     // Who has vanished hears nothing.
                     let deaf = deed == Deed::Vanishes && stranger.began.is_some();

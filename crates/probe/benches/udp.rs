@@ -161,12 +161,10 @@ fn request(upload: u16, download: u16, seconds: f64, rate_bps: u64, packet_bytes
         upload_flows: upload,
         download_flows: download,
         packet_bytes,
-        status_millis: 100,
         duration_nanos: (seconds * 1e9) as u64,
-        bytes: 0,
         rate_bps,
-        seed: 1,
         scheme: "verus".to_owned(),
+        ..Request::default()
     }
 }
 
@@ -234,15 +232,7 @@ fn probe(chosen: &Chosen, requests: &[Request], segments: usize, link: Option<(R
                 let socket = UdpSocket::connect(address).expect("loopback");
                 let mut driver = Driver::new(socket).expect("a timer");
                 driver.set_most_segments(segments);
-                let config = ClientConfig {
-                    request,
-                    secret: None,
-                    patience: Duration::from_secs(5),
-                    silence: Duration::from_secs(5),
-                    log: false,
-                    overhead: 28,
-                };
-                let entropy = [index as u8 + 2; 32];
+                let (config, entropy) = (ClientConfig::new(request), [index as u8 + 2; 32]);
                 let mut client = Client::new(config, chosen, entropy, driver.clock().now());
                 while client.outcome().is_none() {
                     driver.turn(&mut client, None, None).expect("it turns");

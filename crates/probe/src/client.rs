@@ -43,6 +43,20 @@ pub struct ClientConfig {
     pub overhead: usize,
 }
 
+impl ClientConfig {
+    /// Asks over IPv4 without a secret, and waits 5 s for each answer.
+    pub fn new(request: Request) -> Self {
+        ClientConfig {
+            request,
+            secret: None,
+            patience: Duration::from_secs(5),
+            silence: Duration::from_secs(5),
+            log: false,
+            overhead: 28,
+        }
+    }
+}
+
 /// Why there was no test, or no whole one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {

@@ -209,15 +209,10 @@ mod tests {
 
     fn request() -> Request {
         Request {
-            upload_flows: 1,
             download_flows: 1,
-            packet_bytes: 1400,
-            status_millis: 100,
             duration_nanos: 10_000_000_000,
-            bytes: 0,
-            rate_bps: 0,
-            seed: 1,
             scheme: "verus".to_owned(),
+            ..Request::default()
         }
     }
 

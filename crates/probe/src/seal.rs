@@ -17,7 +17,7 @@ use blake3::Hasher;
 use constant_time_eq::constant_time_eq;
 use verus_core::{Duration, Time};
 
-use super::wire::{Packet, TAG_BYTES};
+use super::wire::{MIN_HELLO_BYTES, Packet, TAG_BYTES};
 
 /// How long a token is good for: the round trip that it needs, with a wide margin.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15);
@@ -115,6 +115,16 @@ impl Key {
         let tag = self.tag(&buffer[..covered]);
         buffer[covered..covered + TAG_BYTES].copy_from_slice(&tag);
         covered + TAG_BYTES
+    }
+
+    /// A packet of its own: what `encode` writes, sealed, and padded to `padded_to` bytes where it is shorter.
+    pub fn sealed(&self, padded_to: usize, encode: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
+        let mut packet = vec![0; padded_to.max(MIN_HELLO_BYTES + TAG_BYTES)];
+        let covered = encode(&mut packet);
+        let end = self.seal(&mut packet, covered);
+        packet.truncate(end.max(padded_to));
+        super::wire::pad(&mut packet, end);
+        packet
     }
 
     /// Whether the packet was sealed with this key and is unchanged.

@@ -630,10 +630,7 @@ impl<L: Library> Server<L> {
             self.ignored += 1;
             return;
         }
-        let mut bytes = vec![0; MIN_HELLO_BYTES];
-        let covered = encode(&mut bytes);
-        let len = key.seal(&mut bytes, covered);
-        bytes.truncate(len);
+        let bytes = key.sealed(0, encode);
         self.replies.push(Reply { to, from, bytes });
     }
 

@@ -573,6 +573,23 @@ pub struct Request {
     pub scheme: String,
 }
 
+/// One upload without an end, in packets of 1400 bytes, with a status each 100 ms; of no scheme.
+impl Default for Request {
+    fn default() -> Self {
+        Request {
+            upload_flows: 1,
+            download_flows: 0,
+            packet_bytes: 1400,
+            status_millis: 100,
+            duration_nanos: 0,
+            bytes: 0,
+            rate_bps: 0,
+            seed: 1,
+            scheme: String::new(),
+        }
+    }
+}
+
 /// Longest scheme text in a request.
 pub const MAX_SCHEME_BYTES: usize = 512;
 

@@ -9,7 +9,6 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
-use verus_channel::{QueueConfig, RateSchedule, Service};
 use verus_core::{Duration, Rate, Time, random};
 use verus_faults::world::{self, Ending, Endpoint, Surroundings};
 use verus_faults::{Bottleneck, Schedule};
@@ -39,13 +38,10 @@ fn request(upload_flows: u16, download_flows: u16, bytes: u64, scheme: &str) -> 
     Request {
         upload_flows,
         download_flows,
-        packet_bytes: 1400,
-        status_millis: 100,
         duration_nanos: if bytes == 0 { 60_000_000_000 } else { 0 },
         bytes,
-        rate_bps: 0,
-        seed: 1,
         scheme: scheme.to_owned(),
+        ..Request::default()
     }
 }
 
@@ -64,15 +60,6 @@ fn server(seed: u64) -> Server<Catalogue> {
     )
 }
 
-fn seal(key: &Key, encode: impl FnOnce(&mut [u8]) -> usize, padded_to: usize) -> Vec<u8> {
-    let mut buffer = vec![0; 2_048];
-    let covered = encode(&mut buffer);
-    let end = key.seal(&mut buffer, covered);
-    buffer.truncate(end.max(padded_to));
-    wire::pad(&mut buffer, end);
-    buffer
-}
-
 fn address(host: u32, port: u16) -> SocketAddr {
     SocketAddr::new(std::net::Ipv4Addr::from(0x0b00_0000 + host).into(), port)
 }
@@ -82,13 +69,8 @@ fn drain(server: &mut Server<Catalogue>, now: Time) -> Vec<(SocketAddr, Vec<u8>)
     let mut batch = Batch::new(16);
     let mut sent = Vec::new();
     while server.poll_transmit(now, &mut batch) {
-        let contents = batch.contents();
-        let segment = batch.segment_size().unwrap_or(contents.len());
-        sent.extend(
-            contents
-                .chunks(segment)
-                .map(|datagram| (batch.to, datagram.to_vec())),
-        );
+        let datagrams = batch.contents().chunks(batch.payload());
+        sent.extend(datagrams.map(|datagram| (batch.to, datagram.to_vec())));
     }
     sent
 }
@@ -194,16 +176,13 @@ impl Liar {
             // Some ask for a quiet beginning.
             quiet_millis: if self.nonce[0] < 64 { 700 } else { 0 },
         };
-        seal(
-            &self.handshake,
-            |buffer| hello.encode(buffer),
-            MIN_HELLO_BYTES,
-        )
+        self.handshake
+            .sealed(MIN_HELLO_BYTES, |buffer| hello.encode(buffer))
     }
 
     fn sealed(&self, encode: impl FnOnce(u64, &mut [u8]) -> usize) -> Vec<u8> {
         let (id, keys) = self.connection.as_ref().expect("there is a connection");
-        seal(&keys.client, |buffer| encode(*id, buffer), 48)
+        keys.client.sealed(48, |buffer| encode(*id, buffer))
     }
 
     fn status(&mut self) -> Vec<u8> {
@@ -412,10 +391,7 @@ fn download(scheme: &str, lie: Lie, seed: u64) -> (Liar, Watched, world::Meeting
     let mut liar = Liar::new(lie, request(0, 1, 0, scheme), seed);
     let mut watched = Watched::new(server(seed));
     let surroundings = Surroundings {
-        down: Some(Bottleneck {
-            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(8.0))),
-            queue: QueueConfig::parse("infinite").expect("a valid queue"),
-        }),
+        down: Some(Bottleneck::new(8.0, "infinite")),
         ..Surroundings::default()
     };
     let mut schedule = Schedule::perfect(Duration::from_millis(20));
@@ -538,7 +514,7 @@ fn garbage(dice: &mut ChaCha8Rng, key: &Key, connection: u64) -> Vec<u8> {
         dice.random_range(0..=1_600)
     };
     let encode = |buffer: &mut [u8]| wire::encode_plain(kind, connection, &body, buffer);
-    let mut datagram = seal(key, encode, padded_to);
+    let mut datagram = key.sealed(padded_to, encode);
     // The flow.
     datagram[6..8].copy_from_slice(&dice.random_range(0..4u16).to_be_bytes());
     let covered = datagram.len().min(wire::HEADER_BYTES + body.len());
@@ -1012,7 +988,7 @@ fn a_packet_stands_for_no_more_data_than_its_size() {
             stamp: None,
         };
         let (id, keys) = liar.connection.clone().expect("it has begun");
-        let datagram = seal(&keys.client, |buffer| data.encode(0, id, buffer), payload);
+        let datagram = (keys.client).sealed(payload, |buffer| data.encode(0, id, buffer));
         server.handle(now, now, from, None, &datagram);
     }
     let connection = server.connections().next().expect("it runs");
@@ -1107,12 +1083,10 @@ impl Honest {
     fn new(request: Request, secret: Option<Secret>) -> Self {
         let scheme = Scheme::parse(&request.scheme).expect("it is in the list");
         let config = ClientConfig {
-            request,
             secret,
             patience: Duration::from_secs(10),
             silence: Duration::from_secs(10),
-            log: false,
-            overhead: 28,
+            ..ClientConfig::new(request)
         };
         Honest {
             client: Client::new(config, scheme, entropy(77), Time::ZERO),
@@ -1227,7 +1201,7 @@ fn forged_data_does_not_use_up_what_all_clients_share() {
             len: 1_372,
             stamp: None,
         };
-        seal(key, |buffer| data.encode(0, id, buffer), 1_372)
+        key.sealed(1_372, |buffer| data.encode(0, id, buffer))
     };
     // 5.6 Mbit/s of data amid 112 Mbit/s of forgeries.
     for number in 0..1_000 {
@@ -1356,7 +1330,7 @@ fn wild_data(dice: &mut ChaCha8Rng, key: &Key, connection: u64) -> Vec<u8> {
         stamp: dice.random_bool(0.1).then_some(&[1, 2, 3]),
     };
     let flow = dice.random_range(0..3);
-    seal(key, |buffer| data.encode(flow, connection, buffer), 0)
+    key.sealed(0, |buffer| data.encode(flow, connection, buffer))
 }
 
 /// Well formed, but for what it says; only about packets that may have been sent.
@@ -1378,7 +1352,7 @@ fn wild_ack(dice: &mut ChaCha8Rng, key: &Key, connection: u64) -> Vec<u8> {
     let marks = body.runs[0].age_nanos;
     let body = AckBody { marks, ..body };
     let flow = dice.random_range(0..3);
-    seal(key, |buffer| body.encode(flow, connection, None, buffer), 0)
+    key.sealed(0, |buffer| body.encode(flow, connection, None, buffer))
 }
 
 /// Memory that this process uses.

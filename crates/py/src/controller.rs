@@ -78,7 +78,7 @@ struct Class {
 }
 
 /// What the objects of one scheme in one run share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     name: String,
     /// What messages call it.
@@ -139,11 +139,7 @@ impl Class {
                     place,
                     call_limit: span(call_limit_s),
                     run_limit: span(run_limit_s),
-                    failure: Mutex::default(),
-                    late: Mutex::default(),
-                    calls: AtomicU64::new(0),
-                    thread: AtomicU64::new(0),
-                    shown: OnceLock::new(),
+                    ..State::default()
                 }),
             })
         };
@@ -158,20 +154,8 @@ impl Configured for Class {
 
     fn build(&self, seed: u64) -> Box<dyn Controller> {
         let mut controller = PythonController {
-            object: None,
             state: Arc::clone(&self.state),
-            hears_sent: false,
-            hears_tick: false,
-            every: None,
-            heard: None,
-            due: None,
-            ecn: Ecn::NotEct,
-            window: None,
-            budget: None,
-            told_budget: None,
-            pacing: None,
-            burst: None,
-            next_tick: None,
+            ..PythonController::default()
         };
         let made = Python::attach(|py| -> PyResult<()> {
             let module = py.import(MODULE)?;
@@ -209,6 +193,7 @@ impl Configured for Class {
 }
 
 /// One object, and what it allowed last.
+#[derive(Default)]
 struct PythonController {
     /// `None` if it could not be made.
     object: Option<Py<PyAny>>,

@@ -5,60 +5,44 @@
 use pyo3::prelude::*;
 use verus_core as core;
 
+/// The attributes of a class: name, type, and what it is of `it`.
+macro_rules! getters {
+    ($class:ident: $($name:ident: $type:ty = |$it:ident| $value:expr;)*) => {
+        #[pymethods]
+        impl $class {
+            $(#[getter]
+            fn $name(&self) -> $type {
+                let $it = self;
+                $value
+            })*
+        }
+    };
+}
+
 /// A packet as it was when it left.
 #[pyclass(frozen, module = "verus._verus")]
 pub(crate) struct Departure(pub(crate) core::Departure);
 
-#[pymethods]
-impl Departure {
-    #[getter]
-    fn number(&self) -> u64 {
-        self.0.number
-    }
-    #[getter]
-    fn at_s(&self) -> f64 {
-        self.0.at.as_secs_f64()
-    }
-    #[getter]
-    fn size_bytes(&self) -> u64 {
-        self.0.size.get()
-    }
-    #[getter]
-    fn window_bytes(&self) -> u64 {
-        self.0.window.get()
-    }
-    #[getter]
-    fn in_flight_bytes(&self) -> u64 {
-        self.0.in_flight.get()
-    }
-    #[getter]
-    fn delivered_bytes(&self) -> u64 {
-        self.0.delivered.get()
-    }
-    #[getter]
-    fn app_limited(&self) -> bool {
-        self.0.app_limited
-    }
+getters! {
+    Departure:
+    number: u64 = |it| it.0.number;
+    at_s: f64 = |it| it.0.at.as_secs_f64();
+    size_bytes: u64 = |it| it.0.size.get();
+    window_bytes: u64 = |it| it.0.window.get();
+    in_flight_bytes: u64 = |it| it.0.in_flight.get();
+    delivered_bytes: u64 = |it| it.0.delivered.get();
+    app_limited: bool = |it| it.0.app_limited;
 }
 
 /// A packet acknowledged.
 #[pyclass(frozen, module = "verus._verus")]
 pub(crate) struct Acked(core::Acked);
 
-#[pymethods]
-impl Acked {
-    #[getter]
-    fn packet(&self) -> Departure {
-        Departure(self.0.packet)
-    }
-    #[getter]
-    fn rtt_ms(&self) -> f64 {
-        self.0.rtt.as_millis_f64()
-    }
-    #[getter]
-    fn received_at_s(&self) -> Option<f64> {
-        self.0.received_at.map(core::Time::as_secs_f64)
-    }
+getters! {
+    Acked:
+    packet: Departure = |it| Departure(it.0.packet);
+    rtt_ms: f64 = |it| it.0.rtt.as_millis_f64();
+    received_at_s: Option<f64> = |it| it.0.received_at.map(core::Time::as_secs_f64);
 }
 
 /// All that one acknowledgement, or one expired loss timer, revealed.
@@ -116,56 +100,20 @@ fn rate_of(feedback: &core::Feedback<'_>) -> Option<core::Rate> {
     (rate > core::Rate::default()).then_some(rate)
 }
 
-#[pymethods]
-impl Feedback {
-    #[getter]
-    fn now_s(&self) -> f64 {
-        self.now.as_secs_f64()
-    }
-    #[getter]
-    fn acked(&self) -> Vec<Acked> {
-        self.acked.iter().copied().map(Acked).collect()
-    }
-    #[getter]
-    fn lost(&self) -> Vec<Departure> {
-        self.lost.iter().copied().map(Departure).collect()
-    }
-    #[getter]
-    fn recovered(&self) -> Vec<Acked> {
-        self.recovered.iter().copied().map(Acked).collect()
-    }
-    #[getter]
-    fn marked_packets(&self) -> usize {
-        self.marked
-    }
-    #[getter]
-    fn in_flight_before_bytes(&self) -> u64 {
-        self.in_flight_before.get()
-    }
-    #[getter]
-    fn in_flight_bytes(&self) -> u64 {
-        self.in_flight.get()
-    }
-    #[getter]
-    fn delivered_bytes(&self) -> u64 {
-        self.delivered.get()
-    }
-    #[getter]
-    fn newly_delivered_bytes(&self) -> u64 {
-        self.newly_delivered.get()
-    }
-    #[getter]
-    fn smoothed_rtt_ms(&self) -> f64 {
-        self.smoothed_rtt.as_millis_f64()
-    }
-    #[getter]
-    fn min_rtt_ms(&self) -> f64 {
-        self.min_rtt.as_millis_f64()
-    }
-    #[getter]
-    fn delivery_mbps(&self) -> Option<f64> {
-        self.delivery.map(core::Rate::as_mbps)
-    }
+getters! {
+    Feedback:
+    now_s: f64 = |it| it.now.as_secs_f64();
+    acked: Vec<Acked> = |it| it.acked.iter().copied().map(Acked).collect();
+    lost: Vec<Departure> = |it| it.lost.iter().copied().map(Departure).collect();
+    recovered: Vec<Acked> = |it| it.recovered.iter().copied().map(Acked).collect();
+    marked_packets: usize = |it| it.marked;
+    in_flight_before_bytes: u64 = |it| it.in_flight_before.get();
+    in_flight_bytes: u64 = |it| it.in_flight.get();
+    delivered_bytes: u64 = |it| it.delivered.get();
+    newly_delivered_bytes: u64 = |it| it.newly_delivered.get();
+    smoothed_rtt_ms: f64 = |it| it.smoothed_rtt.as_millis_f64();
+    min_rtt_ms: f64 = |it| it.min_rtt.as_millis_f64();
+    delivery_mbps: Option<f64> = |it| it.delivery.map(core::Rate::as_mbps);
 }
 
 /// A retransmission timeout.
@@ -186,18 +134,9 @@ impl Timeout {
     }
 }
 
-#[pymethods]
-impl Timeout {
-    #[getter]
-    fn now_s(&self) -> f64 {
-        self.now.as_secs_f64()
-    }
-    #[getter]
-    fn presumed_lost(&self) -> Vec<Departure> {
-        self.presumed_lost.iter().copied().map(Departure).collect()
-    }
-    #[getter]
-    fn backoff(&self) -> u32 {
-        self.backoff
-    }
+getters! {
+    Timeout:
+    now_s: f64 = |it| it.now.as_secs_f64();
+    presumed_lost: Vec<Departure> = |it| it.presumed_lost.iter().copied().map(Departure).collect();
+    backoff: u32 = |it| it.backoff;
 }

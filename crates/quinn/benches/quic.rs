@@ -26,9 +26,8 @@ use quic_common::{Pair, read, runtime, transport, write};
 use quinn::TransportConfig;
 use quinn::congestion::CubicConfig;
 use rustix::time::{ClockId, clock_gettime};
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::{Duration, Rate};
-use verus_faults::{Bottleneck, Proxy, ProxyConfig, ProxyStats, Schedule};
+use verus_core::Duration;
+use verus_faults::{Bottleneck, ProxyConfig, ProxyStats};
 use verus_quinn::{self as quic, Event};
 
 /// A run is void above this share of stolen time.
@@ -160,18 +159,12 @@ const DEEP: Link = Link {
 };
 
 /// A proxy with that link towards the server.
-fn proxy(server: std::net::SocketAddr, Link { mbps, bdps }: Link) -> Proxy {
-    let queue = (mbps * 1e6 / 8.0 * 0.04 * bdps).max(15_000.0) as u64;
-    let up = Bottleneck {
-        service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
-        queue: QueueConfig::parse(&format!("droptail:bytes={queue}")).expect("a queue"),
-    };
-    Proxy::start(ProxyConfig {
-        schedule: Schedule::perfect(DELAY),
-        up: Some(up),
-        ..ProxyConfig::new(server)
-    })
-    .expect("a proxy")
+impl Link {
+    fn limit(self, config: &mut ProxyConfig) {
+        let queue = (self.mbps * 1e6 / 8.0 * 0.04 * self.bdps).max(15_000.0) as u64;
+        let queue = format!("droptail:bytes={queue}");
+        config.up = Some(Bottleneck::new(self.mbps, &queue));
+    }
 }
 
 struct LinkRun {
@@ -196,15 +189,8 @@ fn over_link(
     }
     change(&mut client);
     runtime().block_on(async {
-        let mut hold = None;
-        let pair = Pair::by_way_of(client, transport_of(scheme), |server| {
-            let proxy = proxy(server, link);
-            let to = proxy.addr();
-            hold = Some(proxy);
-            to
-        })
-        .await;
-        let proxy = hold.expect("made");
+        let server = transport_of(scheme);
+        let (pair, proxy) = Pair::behind(client, server, DELAY, |way| link.limit(way)).await;
         let _driver = driven.then(|| quic::drive(&pair.client));
         let server = pair.server.clone();
         let reading = tokio::spawn(async move { read(&server).await });
@@ -354,14 +340,8 @@ fn epochs_at(mbps: f64, seconds: f64, driven: bool) -> (Vec<f64>, Vec<f64>) {
     let mut client = TransportConfig::default();
     quic::Factory::new(quic_common::scheme("verus").config(), 1).install(&mut client);
     runtime().block_on(async {
-        let mut hold = None;
-        let pair = Pair::by_way_of(client, transport_of("verus"), |server| {
-            let proxy = proxy(server, Link { mbps, bdps: 1.0 });
-            let to = proxy.addr();
-            hold = Some(proxy);
-            to
-        })
-        .await;
+        let (server, link) = (transport_of("verus"), Link { mbps, bdps: 1.0 });
+        let (pair, _proxy) = Pair::behind(client, server, DELAY, |way| link.limit(way)).await;
         let _driver = driven.then(|| quic::drive(&pair.client));
         let server = pair.server.clone();
         let reading = tokio::spawn(async move { read(&server).await });

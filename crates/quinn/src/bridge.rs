@@ -639,13 +639,7 @@ mod tests {
     #[derive(Clone, Debug, PartialEq)]
     enum Heard {
         Sent(Departure),
-        Feedback {
-            now: Time,
-            acked: Vec<Acked>,
-            lost: Vec<Departure>,
-            marked: usize,
-            in_flight: (u64, u64),
-        },
+        Feedback(Fed),
         Timeout {
             now: Time,
             lost: Vec<Departure>,
@@ -653,6 +647,15 @@ mod tests {
         },
         Tick(Time),
         Size(u64),
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Fed {
+        now: Time,
+        acked: Vec<Acked>,
+        lost: Vec<Departure>,
+        marked: usize,
+        in_flight: (u64, u64),
     }
 
     /// Notes what it hears, and says what it is told to say.
@@ -686,13 +689,13 @@ mod tests {
 
         fn on_feedback(&mut self, feedback: &Feedback<'_>) {
             assert!(feedback.recovered.is_empty() && feedback.report.is_none());
-            self.note(Heard::Feedback {
+            self.note(Heard::Feedback(Fed {
                 now: feedback.now,
                 acked: feedback.acked.to_vec(),
                 lost: feedback.lost.to_vec(),
                 marked: feedback.marked,
                 in_flight: (feedback.in_flight_before.get(), feedback.in_flight.get()),
-            });
+            }));
         }
 
         fn on_timeout(&mut self, timeout: &Timeout<'_>) {
@@ -761,6 +764,22 @@ mod tests {
             std::mem::take(&mut self.heard.lock().expect("one thread"))
         }
 
+        /// The only thing heard.
+        fn fed(&self) -> Fed {
+            match &self.heard()[..] {
+                [Heard::Feedback(fed)] => fed.clone(),
+                other => panic!("{other:?}"),
+            }
+        }
+
+        /// A packet leaves at each of these instants, ms.
+        fn send(&mut self, at_ms: &[u64]) {
+            for (number, &at) in at_ms.iter().enumerate() {
+                self.bridge.on_sent(ms(at), SIZE, number as u64);
+            }
+            self.heard();
+        }
+
         fn say(&mut self, change: impl FnOnce(&mut Says)) {
             change(&mut self.says.lock().expect("one thread"));
             self.bridge.set_limit();
@@ -797,17 +816,9 @@ mod tests {
         stage.bridge.on_end_acks(ms(41), 400, false);
         assert_eq!(stage.heard(), [], "kept until something else happens");
         stage.bridge.flush();
-        let heard = stage.heard();
-        let [
-            Heard::Feedback {
-                acked, in_flight, ..
-            },
-        ] = &heard[..]
-        else {
-            panic!("{heard:?}");
-        };
-        assert_eq!(*in_flight, (2400, 400));
-        for (index, acked) in acked.iter().enumerate() {
+        let fed = stage.fed();
+        assert_eq!(fed.in_flight, (2400, 400));
+        for (index, acked) in fed.acked.iter().enumerate() {
             assert_eq!(acked.packet.number, index as u64);
             assert_eq!(acked.packet.at, ms(1));
             assert_eq!(acked.packet.window, Bytes::new(20 * SIZE), "as it was then");
@@ -835,39 +846,22 @@ mod tests {
     #[test]
     fn losses_and_acknowledgements_of_one_instant_are_one_event() {
         let mut stage = Stage::new();
-        for (at, number) in [(1, 0), (2, 1), (3, 2), (4, 3)] {
-            stage.bridge.on_sent(ms(at), SIZE, number);
-        }
-        stage.heard();
+        stage.send(&[1, 2, 3, 4]);
         stage.bridge.on_ack(ms(41), Some(ms(4)), SIZE, false);
         stage.bridge.on_end_acks(ms(41), 3 * SIZE, false);
         stage.bridge.on_congestion(ms(41), ms(2), false, 2 * SIZE);
         stage.bridge.on_congestion(ms(41), ms(4), false, 0);
         stage.bridge.flush();
-        let heard = stage.heard();
-        let [
-            Heard::Feedback {
-                now,
-                acked,
-                lost,
-                marked,
-                in_flight,
-            },
-        ] = &heard[..]
-        else {
-            panic!("{heard:?}");
-        };
-        assert_eq!((*now, acked.len(), *marked), (ms(41), 1, 1));
-        let lost: Vec<_> = lost
-            .iter()
-            .map(|packet| (packet.number, packet.at))
-            .collect();
+        let fed = stage.fed();
+        assert_eq!((fed.now, fed.acked.len(), fed.marked), (ms(41), 1, 1));
+        let lost = fed.lost.iter().map(|packet| (packet.number, packet.at));
+        let lost: Vec<_> = lost.collect();
         assert_eq!(
             lost,
             [(0, ms(1)), (1, ms(2))],
             "the oldest, up to the one named"
         );
-        assert_eq!(*in_flight, (4000, 1000));
+        assert_eq!(fed.in_flight, (4000, 1000));
         assert_eq!(stage.bridge.in_flight(), SIZE);
     }
 
@@ -887,10 +881,7 @@ mod tests {
         stage.bridge.on_end_acks(ms(45), 2 * SIZE, false);
         stage.bridge.on_congestion(ms(45), ms(5), false, 2 * SIZE);
         stage.bridge.flush();
-        let heard = stage.heard();
-        let [Heard::Feedback { lost, .. }] = &heard[..] else {
-            panic!("{heard:?}");
-        };
+        let lost = stage.fed().lost;
         let sent: Vec<Time> = lost.iter().map(|packet| packet.at).collect();
         assert_eq!(sent, [ms(4), ms(5)]);
         assert!(lost.iter().all(|packet| packet.window.get() == 20 * SIZE));
@@ -899,16 +890,13 @@ mod tests {
     #[test]
     fn persistent_congestion_is_a_timeout_after_what_was_acknowledged() {
         let mut stage = Stage::new();
-        for (at, number) in [(1, 0), (500, 1), (900, 2)] {
-            stage.bridge.on_sent(ms(at), SIZE, number);
-        }
-        stage.heard();
+        stage.send(&[1, 500, 900]);
         stage.bridge.on_ack(ms(940), Some(ms(900)), SIZE, false);
         stage.bridge.on_end_acks(ms(940), 2 * SIZE, false);
         stage.bridge.on_congestion(ms(940), ms(500), true, 2 * SIZE);
         let heard = stage.heard();
         let [
-            Heard::Feedback { acked, lost, .. },
+            Heard::Feedback(Fed { acked, lost, .. }),
             Heard::Timeout {
                 now,
                 lost: presumed,
@@ -925,17 +913,14 @@ mod tests {
     #[test]
     fn packets_lost_in_a_long_silence_are_found_though_it_ends_with_an_acknowledgement() {
         let mut stage = Stage::new();
-        for (at, number) in [(1, 0), (2, 1), (9960, 2)] {
-            stage.bridge.on_sent(ms(at), SIZE, number);
-        }
-        stage.heard();
+        stage.send(&[1, 2, 9960]);
         stage.bridge.on_ack(ms(10_000), Some(ms(9960)), SIZE, false);
         stage.bridge.on_end_acks(ms(10_000), 2 * SIZE, false);
         stage
             .bridge
             .on_congestion(ms(10_000), ms(2), true, 2 * SIZE);
         let heard = stage.heard();
-        let [Heard::Feedback { .. }, Heard::Timeout { lost, .. }] = &heard[..] else {
+        let [Heard::Feedback(_), Heard::Timeout { lost, .. }] = &heard[..] else {
             panic!("{heard:?}");
         };
         let sent: Vec<Time> = lost.iter().map(|packet| packet.at).collect();
@@ -964,8 +949,7 @@ mod tests {
     #[test]
     fn a_probe_of_the_paths_packet_size_is_expected_though_it_was_not_announced() {
         let mut stage = Stage::new();
-        stage.bridge.on_sent(ms(1), SIZE, 0);
-        stage.heard();
+        stage.send(&[1]);
         stage.bridge.on_ack(ms(41), Some(ms(1)), SIZE, false);
         stage.bridge.on_packet_size(1400);
         stage.bridge.on_ack(ms(41), Some(ms(2)), 1400, false);
@@ -976,7 +960,7 @@ mod tests {
         let heard = stage.heard();
         assert!(matches!(
             &heard[..],
-            [Heard::Size(1400), Heard::Feedback { acked, .. }] if acked.len() == 1
+            [Heard::Size(1400), Heard::Feedback(fed)] if fed.acked.len() == 1
         ));
     }
 
@@ -1049,24 +1033,16 @@ mod tests {
     #[test]
     fn an_epoch_that_ended_before_news_is_closed_before_it() {
         let mut stage = Stage::new();
-        stage.bridge.on_sent(ms(1), SIZE, 0);
-        stage.bridge.on_sent(ms(2), SIZE, 1);
+        stage.send(&[1, 2]);
         stage.say(|says| says.next_tick = Some(ms(40)));
-        stage.heard();
         stage.ack(ms(41), ms(1), SIZE, SIZE);
         let heard = stage.heard();
-        assert!(matches!(
-            heard[..],
-            [Heard::Tick(_), Heard::Feedback { .. }]
-        ));
+        assert!(matches!(heard[..], [Heard::Tick(_), Heard::Feedback(_)]));
         // One that ends at that instant hears the news first.
         stage.say(|says| says.next_tick = Some(ms(42)));
         stage.ack(ms(42), ms(2), SIZE, 0);
         let heard = stage.heard();
-        assert!(matches!(
-            heard[..],
-            [Heard::Feedback { .. }, Heard::Tick(_)]
-        ));
+        assert!(matches!(heard[..], [Heard::Feedback(_), Heard::Tick(_)]));
     }
 
     #[test]
@@ -1111,8 +1087,7 @@ mod tests {
     #[test]
     fn a_mark_long_after_the_last_acknowledgement_forgets_nothing() {
         let mut stage = Stage::new();
-        stage.bridge.on_sent(ms(1), SIZE, 0);
-        stage.bridge.on_sent(ms(2), SIZE, 1);
+        stage.send(&[1, 2]);
         stage.ack(ms(3), ms(2), SIZE, SIZE);
         stage.say(|says| says.window = 9 * SIZE);
         stage.heard();
@@ -1120,14 +1095,11 @@ mod tests {
         stage.ack(ms(2001), ms(1), SIZE, 0);
         assert_eq!(stage.bridge.counters().misses, 0);
         let heard = stage.heard();
-        let [
-            Heard::Feedback { marked: 1, .. },
-            Heard::Feedback { acked, .. },
-        ] = &heard[..]
-        else {
+        let [Heard::Feedback(mark), Heard::Feedback(ack)] = &heard[..] else {
             panic!("{heard:?}");
         };
-        assert_eq!(acked[0].packet.window.get(), 20 * SIZE);
+        assert_eq!(mark.marked, 1);
+        assert_eq!(ack.acked[0].packet.window.get(), 20 * SIZE);
     }
 
     // A stack like quinn's, as far as its controller can tell: it keeps packets until it hears of them, and
@@ -1137,7 +1109,6 @@ mod tests {
     struct Packet {
         at: Time,
         size: u64,
-        counted: bool,
         window: Bytes,
     }
 
@@ -1205,11 +1176,10 @@ mod tests {
         }
 
         fn in_flight(&self) -> u64 {
-            let counted = self.flight.iter().filter(|packet| packet.counted);
-            counted.map(|packet| packet.size).sum()
+            self.flight.iter().map(|packet| packet.size).sum()
         }
 
-        fn send(&mut self, sizes: &[u64], counted: bool) {
+        fn send(&mut self, sizes: &[u64]) {
             // A clock goes on from one call to the next.
             self.now += Duration::from_nanos(1);
             self.bridge.flush();
@@ -1231,7 +1201,6 @@ mod tests {
                 self.flight.push(Packet {
                     at: self.now,
                     size,
-                    counted,
                     window,
                 });
             }
@@ -1265,14 +1234,14 @@ mod tests {
                     if let Some(last) = sizes.last_mut() {
                         *last = (*last - u64::from(short)).max(SMALL + 1);
                     }
-                    self.send(&sizes, true);
+                    self.send(&sizes);
                 }
                 Step::SendSmaller(most, size) => {
                     let mut sizes = Vec::new();
                     while sizes.len() < usize::from(most) && self.may_send(sizes.iter().sum()) {
                         sizes.push(u64::from(size));
                     }
-                    self.send(&sizes, true);
+                    self.send(&sizes);
                 }
                 Step::BareAck(size) => {
                     self.next += 1;

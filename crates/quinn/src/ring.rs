@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use verus_core::{Bytes, Departure, Duration, Time};
 
 /// Packets that left at one instant.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Batch {
     /// When they left.
     pub at: Time,
@@ -92,14 +92,8 @@ impl Ring {
             packets,
             packet_size,
             open: bytes,
-            settled_packets: 0,
-            settled: 0,
-            window: Bytes::ZERO,
-            in_flight: 0,
-            delivered: 0,
             delivered_at: at,
-            sending: Duration::ZERO,
-            app_limited: false,
+            ..Batch::default()
         }
     }
 

@@ -202,13 +202,8 @@ async fn compare(wire: &mut Wire, mut reader: Reader, bytes: u64) -> Result<Read
                     continue;
                 }
                 let end = (count * piece).min(bytes);
-                let (back, read) = off(move || {
-                    let read = reader.skip_to(end);
-                    (reader, read)
-                })
-                .await?;
-                reader = back;
-                read.map_err(|error| Trouble::Here(unreadable(&error)))?;
+                let read = off(move || reader.skip_to(end).map(|_| reader)).await?;
+                reader = read.map_err(|error| Trouble::Here(unreadable(&error)))?;
                 matching = reader.tally().latest() == digest;
                 if matching {
                     whole = reader.tally().pieces();
@@ -320,26 +315,17 @@ async fn try_take(
     let mut part = open_part(place).await?;
     part = {
         let room = room.clone();
-        let (part, booked) = off(move || {
-            let booked = part.book(&room, size);
-            (part, booked)
-        })
-        .await?;
-        booked.map_err(Trouble::Here)?;
-        part
+        let booked = off(move || part.book(&room, size).map(|_| part)).await?;
+        booked.map_err(Trouble::Here)?
     };
     let (reader, length) = part.read(size).map_err(Trouble::Here)?;
     let (reader, kept) = check(wire, Subject::Part, reader, length).await?;
     let tally = reader.into_tally();
     part = {
         let sign = Demand::Received { position: kept };
-        let cut = off(move || {
-            let cut = part.cut(kept);
-            (part, cut)
-        });
-        let (part, cut) = while_alive(&mut wire.sending, &sign, cut).await??;
-        cut.map_err(Trouble::Here)?;
-        part
+        let cut = off(move || part.cut(kept).map(|_| part));
+        let cut = while_alive(&mut wire.sending, &sign, cut).await??;
+        cut.map_err(Trouble::Here)?
     };
     gauge.start(kept);
     let (part, tally, moved, digest) = fill(wire, part, tally, size, gauge).await?;
@@ -428,16 +414,13 @@ async fn fill(
                 while_alive(sending, &sign, receiving.bytes(&mut bytes)).await??;
                 let run = Run { at, bytes };
                 let write = off(move || {
-                    let written = part.write(&run);
-                    if written.is_ok() {
-                        tally.zeros(at);
-                        tally.data(&run.bytes);
-                    }
-                    (part, tally, written)
+                    part.write(&run)?;
+                    tally.zeros(at);
+                    tally.data(&run.bytes);
+                    Ok((part, tally))
                 });
-                let written;
-                (part, tally, written) = while_alive(sending, &sign, write).await??;
-                written.map_err(Trouble::Here)?;
+                let written = while_alive(sending, &sign, write).await??;
+                (part, tally) = written.map_err(Trouble::Here)?;
                 moved += length;
                 gauge.add_moved(length);
                 gauge.set(end);
@@ -469,13 +452,8 @@ async fn check(
     wire.allow(reading(piece.min(length)));
     for number in 1..=pieces {
         let end = (number * piece).min(length);
-        let (back, read) = off(move || {
-            let read = reader.skip_to(end);
-            (reader, read)
-        })
-        .await?;
-        reader = back;
-        read.map_err(|error| Trouble::Here(unreadable(&error)))?;
+        let read = off(move || reader.skip_to(end).map(|_| reader)).await?;
+        reader = read.map_err(|error| Trouble::Here(unreadable(&error)))?;
         wire.say(&Demand::Piece(reader.tally().latest())).await?;
     }
     wire.say(&Demand::EndOfPieces).await?;

@@ -815,32 +815,18 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        for (text, words) in [
-            (
-                "x:shore=1",
-                "`x` has no key `shore`; the nearest is `share`",
-            ),
-            (
-                "x:colour=1",
-                "`x` has no key `colour`; its keys are share, wait_ms, on, kind",
-            ),
-            (
-                "x:wait_ms=20kB",
-                "wait_ms=20kB: `kB` is none of its units (us, µs, ms, s, sec, m, min, h)",
-            ),
-            ("x:share", "each parameter must be key=value, not `share`"),
-            ("x:", "each parameter must be key=value, not ``"),
-            ("x:on=yes,on=no", "on must be given once, not `no`"),
-            ("x:share=inf", "share must be a number, not `inf`"),
-            (
-                "x:wait_ms=-1",
-                "wait_ms must be between 0 and 3600000 ms, not `-1`",
-            ),
-            (
-                "x:kind=huge",
-                "kind must be one of small, middle, large, not `huge`",
-            ),
-        ] {
+        let cases = "
+            x:shore=1 => `x` has no key `shore`; the nearest is `share`
+            x:colour=1 => `x` has no key `colour`; its keys are share, wait_ms, on, kind
+            x:wait_ms=20kB => wait_ms=20kB: `kB` is none of its units (us, µs, ms, s, sec, m, min, h)
+            x:share => each parameter must be key=value, not `share`
+            x: => each parameter must be key=value, not ``
+            x:on=yes,on=no => on must be given once, not `no`
+            x:share=inf => share must be a number, not `inf`
+            x:wait_ms=-1 => wait_ms must be between 0 and 3600000 ms, not `-1`
+            x:kind=huge => kind must be one of small, middle, large, not `huge`";
+        for case in cases.lines().skip(1) {
+            let (text, words) = case.trim().split_once(" => ").expect("a case");
             assert_eq!(read(text), Err(words.to_owned()));
         }
     }

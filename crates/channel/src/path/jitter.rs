@@ -346,22 +346,15 @@ mod tests {
             let config: JitterConfig = kind.example.parse().unwrap();
             assert_eq!(config.to_string(), kind.example);
         }
-        for (text, words) in [
-            ("", "unknown kind ``; known are none, uniform, gauss, wifi"),
-            ("gauss", "`gauss` needs mean_ms=MS"),
-            (
-                "gauss:max_ms=3",
-                "`gauss` has no key `max_ms`; the nearest is `mean_ms`",
-            ),
-            (
-                "wifi:mean_ms=92",
-                "mean_ms must be a number of ms between 0 and 91, not `92`",
-            ),
-            (
-                "uniform:max_ms=nan",
-                "max_ms must be a number of ms between 0 and 100000, not `nan`",
-            ),
-        ] {
+        let cases = "
+            => unknown kind ``; known are none, uniform, gauss, wifi
+            gauss => `gauss` needs mean_ms=MS
+            gauss:max_ms=3 => `gauss` has no key `max_ms`; the nearest is `mean_ms`
+            wifi:mean_ms=92 => mean_ms must be a number of ms between 0 and 91, not `92`
+            uniform:max_ms=nan => max_ms must be a number of ms between 0 and 100000, not `nan`";
+        for case in cases.lines().skip(1) {
+            let (text, words) = case.split_once("=> ").expect("a case");
+            let text = text.trim();
             let error = text.parse::<JitterConfig>().unwrap_err().to_string();
             assert_eq!(error, format!("jitter `{text}`: {words}"));
         }

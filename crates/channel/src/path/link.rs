@@ -653,63 +653,65 @@ mod tests {
         left
     }
 
+    /// Opportunities at these ms carry packets, each given by when it arrives, in ms, and its bytes; when each leaves.
     #[test]
-    fn a_packet_that_arrives_with_an_opportunity_may_use_it() {
-        let mut link = trace_link(&[5, 10], WhenOver::End, "infinite");
-        link.enqueue(at(5), Bytes::new(1500), 0, drop).unwrap();
-        assert_eq!(drain(&mut link, at(100)), [(5.0, 0)]);
-    }
-
-    #[test]
-    fn an_opportunity_with_nothing_waiting_is_lost() {
-        let mut link = trace_link(&[5, 10], WhenOver::End, "infinite");
-        link.enqueue(at(6), Bytes::new(1500), 0, drop).unwrap();
-        link.enqueue(at(6), Bytes::new(1500), 1, drop).unwrap();
-        assert_eq!(drain(&mut link, at(100)), [(10.0, 0)]);
-        assert_eq!(link.next_departure(), None);
-        assert_eq!(link.queued_packets(), 1);
-    }
-
-    #[test]
-    fn unused_bytes_of_an_opportunity_go_to_the_next_packet_waiting() {
-        // 1000 + 500 | 500 + 1000: three packets of 1000 in two opportunities.
-        let mut link = trace_link(&[5, 10, 15], WhenOver::End, "infinite");
-        for packet in 0..3 {
-            link.enqueue(at(0), Bytes::new(1000), packet, drop).unwrap();
+    fn opportunities_carry_packets_as_worked_by_hand() {
+        let large = [(0, 4000), (0, 500), (0, 1)];
+        for (what, opportunities, packets, left) in [
+            (
+                "a packet that arrives with an opportunity may use it",
+                &[5, 10][..],
+                &[(5, 1500)][..],
+                &[(5.0, 0)][..],
+            ),
+            (
+                "an opportunity with nothing waiting is lost",
+                &[5, 10],
+                &[(6, 1500); 2],
+                &[(10.0, 0)],
+            ),
+            (
+                // 1000 + 500 | 500 + 1000
+                "unused bytes go to the next packet waiting",
+                &[5, 10, 15],
+                &[(0, 1000); 3],
+                &[(5.0, 0), (10.0, 1), (10.0, 2)],
+            ),
+            (
+                "what remains is lost when nothing waits",
+                &[5, 10, 15],
+                &[(0, 100), (6, 1500), (6, 1500)],
+                &[(5.0, 0), (10.0, 1), (15.0, 2)],
+            ),
+            (
+                "a packet larger than an opportunity uses several",
+                &[5, 6, 7, 9],
+                &large,
+                &[(7.0, 0), (7.0, 1), (9.0, 2)],
+            ),
+            (
+                "several in a millisecond carry several packets",
+                &[5, 5, 5, 8],
+                &[(5, 1500); 4],
+                &[(5.0, 0), (5.0, 1), (5.0, 2), (8.0, 3)],
+            ),
+        ] {
+            let mut link = trace_link(opportunities, WhenOver::End, "infinite");
+            let mut found = Vec::new();
+            for (number, &(ms, bytes)) in (0..).zip(packets) {
+                // What is due as it arrives leaves after it.
+                found.extend(drain(&mut link, at(ms) - Duration::from_nanos(1)));
+                link.enqueue(at(ms), Bytes::new(bytes), number, drop)
+                    .unwrap();
+            }
+            if packets == large {
+                assert_eq!(link.next_departure(), Some(at(5)), "it begins to be sent");
+            }
+            found.extend(drain(&mut link, at(100)));
+            assert_eq!(found, left, "{what}");
+            assert_eq!(link.queued_packets(), packets.len() - left.len(), "{what}");
+            assert_eq!(link.next_departure(), None, "{what}");
         }
-        assert_eq!(drain(&mut link, at(100)), [(5.0, 0), (10.0, 1), (10.0, 2)]);
-    }
-
-    #[test]
-    fn what_remains_of_an_opportunity_is_lost_when_nothing_waits() {
-        let mut link = trace_link(&[5, 10, 15], WhenOver::End, "infinite");
-        link.enqueue(at(0), Bytes::new(100), 0, drop).unwrap();
-        assert_eq!(drain(&mut link, at(5)), [(5.0, 0)]);
-        link.enqueue(at(6), Bytes::new(1500), 1, drop).unwrap();
-        link.enqueue(at(6), Bytes::new(1500), 2, drop).unwrap();
-        assert_eq!(drain(&mut link, at(100)), [(10.0, 1), (15.0, 2)]);
-    }
-
-    #[test]
-    fn a_packet_larger_than_an_opportunity_uses_several() {
-        let mut link = trace_link(&[5, 6, 7, 9], WhenOver::End, "infinite");
-        link.enqueue(at(0), Bytes::new(4000), 0, drop).unwrap();
-        link.enqueue(at(0), Bytes::new(500), 1, drop).unwrap();
-        link.enqueue(at(0), Bytes::new(1), 2, drop).unwrap();
-        assert_eq!(link.next_departure(), Some(at(5)));
-        assert_eq!(drain(&mut link, at(100)), [(7.0, 0), (7.0, 1), (9.0, 2)]);
-    }
-
-    #[test]
-    fn several_opportunities_in_a_millisecond_carry_several_packets() {
-        let mut link = trace_link(&[5, 5, 5, 8], WhenOver::End, "infinite");
-        for packet in 0..4 {
-            link.enqueue(at(5), Bytes::new(1500), packet, drop).unwrap();
-        }
-        assert_eq!(
-            drain(&mut link, at(100)),
-            [(5.0, 0), (5.0, 1), (5.0, 2), (8.0, 3)]
-        );
     }
 
     #[test]

@@ -219,22 +219,15 @@ mod tests {
             let config: ReorderConfig = kind.example.parse().unwrap();
             assert_eq!(config.to_string(), kind.example);
         }
-        for (text, words) in [
-            (
-                "often",
-                "unknown kind `often`; known are none, late, uniform",
-            ),
-            ("late:p=0.1", "`late` needs p=P and ms=MS"),
-            ("late:p=2,ms=1", "p must be between 0 and 1, not `2`"),
-            (
-                "uniform:p=1,ms=1",
-                "`uniform` has no key `ms`; its keys are p, max_ms",
-            ),
-            (
-                "late:p=1,ms=-1",
-                "ms must be between 0 and 3600000 ms, not `-1`",
-            ),
-        ] {
+        let cases = "
+            often => unknown kind `often`; known are none, late, uniform
+            late:p=0.1 => `late` needs p=P and ms=MS
+            late:p=2,ms=1 => p must be between 0 and 1, not `2`
+            uniform:p=1,ms=1 => `uniform` has no key `ms`; its keys are p, max_ms
+            late:p=1,ms=-1 => ms must be between 0 and 3600000 ms, not `-1`";
+        for case in cases.lines().skip(1) {
+            let (text, words) = case.split_once("=> ").expect("a case");
+            let text = text.trim();
             let error = text.parse::<ReorderConfig>().unwrap_err().to_string();
             assert_eq!(error, format!("reorder `{text}`: {words}"));
         }

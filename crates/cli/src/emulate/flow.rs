@@ -48,9 +48,6 @@ pub struct Logs {
 
 impl Flow<'_> {
     /// A log for this flow, whose sender begins at `now`, if there are to be logs.
-    ///
-    /// # Errors
-    /// If it cannot be written, or is there already.
     pub fn log(
         &self,
         scheme: &Scheme,

@@ -62,9 +62,6 @@ impl Program {
 }
 
 /// Receives until the run is over; returns how many bytes came, where we are who receives.
-///
-/// # Errors
-/// If the program fails, or does not listen.
 pub fn receive(flow: &Flow<'_>, program: &Program) -> io::Result<Option<u64>> {
     let Some(receiver) = &program.receiver else {
         return sink(flow).map(Some);
@@ -87,9 +84,6 @@ pub fn receive(flow: &Flow<'_>, program: &Program) -> io::Result<Option<u64>> {
 }
 
 /// Sends until the run is over.
-///
-/// # Errors
-/// If the program fails.
 pub fn send(flow: &Flow<'_>, program: &Program) -> io::Result<Outcome> {
     flow.stage
         .announce_program(flow.index, flow.receiver.port());

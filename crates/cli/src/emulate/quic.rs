@@ -22,9 +22,6 @@ const ROOM: u32 = 1 << 27;
 const NAME: &str = "emulated";
 
 /// Receives until the run is over; returns how many bytes of data came, headers not counted.
-///
-/// # Errors
-/// If the system fails.
 pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
     runtime()?.block_on(async {
         let key = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).map_err(other)?;
@@ -54,9 +51,6 @@ pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
 }
 
 /// Sends until the run is over.
-///
-/// # Errors
-/// If the connection fails.
 pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
     let certificate = flow
         .stage

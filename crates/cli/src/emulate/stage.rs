@@ -68,9 +68,6 @@ const NOBODY: u16 = u16::MAX;
 
 impl Stage {
     /// A stage without programs.
-    ///
-    /// # Errors
-    /// If the system grants no pair of sockets.
     pub fn new(scenario: &Scenario, paths: &Paths) -> io::Result<Self> {
         let (ring, wake) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
@@ -117,9 +114,6 @@ impl Stage {
     }
 
     /// Waits for the receiver of `flow`.
-    ///
-    /// # Errors
-    /// If it does not come.
     pub fn await_receiver(&self, flow: usize) -> io::Result<()> {
         self.wait("listening", |scene| scene.listening.contains(&flow))
     }
@@ -135,9 +129,6 @@ impl Stage {
     }
 
     /// Waits until all senders are connected.
-    ///
-    /// # Errors
-    /// If they are not in time.
     pub fn await_play(&self) -> io::Result<()> {
         self.wait("connecting", |scene| scene.playing)
     }

@@ -13,9 +13,6 @@ const WAIT: Span = Span::from_millis(100);
 const CONNECTING: Span = Span::from_secs(10);
 
 /// Receives until the run is over; returns how many bytes of data came, headers not counted.
-///
-/// # Errors
-/// If the system fails.
 pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
     let listener = TcpListener::bind(flow.receiver)?;
     listener.set_nonblocking(true)?;
@@ -45,9 +42,6 @@ pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
 }
 
 /// Sends until the run is over.
-///
-/// # Errors
-/// If the kernel does not have the congestion control, or the connection fails.
 pub fn send(flow: &Flow<'_>, congestion_control: &str) -> io::Result<Outcome> {
     let socket = Socket::new(
         Domain::for_address(flow.receiver),

@@ -20,9 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(3600);
 
 /// Receives until the run is over; returns the bytes of packets whose data was new.
-///
-/// # Errors
-/// If the system fails.
 pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
     let mut driver = Driver::new(UdpSocket::bind(flow.receiver)?)?;
     let mut config = ServerConfig::default();
@@ -46,9 +43,6 @@ pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
 }
 
 /// Sends until the run is over.
-///
-/// # Errors
-/// If the connection fails.
 pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
     let socket = UdpSocket::connect(flow.receiver)?;
     flow.stage.announce(flow.index, socket.local_addr()?.port());

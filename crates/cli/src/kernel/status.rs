@@ -21,9 +21,6 @@ pub struct Args {
 }
 
 /// Shows it.
-///
-/// # Errors
-/// If the kernel does not tell.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     loop {
         let all = read()?;

@@ -41,9 +41,6 @@ pub struct Args {
 }
 
 /// Traces what is loaded, until the time is over or somebody ends it; then the folder is written, whole.
-///
-/// # Errors
-/// If nothing is loaded, or there was no flow.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     folder::check("--out", &args.out, args.force)?;
     let ui = ui.to_the_end();

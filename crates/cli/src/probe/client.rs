@@ -163,9 +163,6 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Runs one test.
-///
-/// # Errors
-/// If it could not be run to its end.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let secret = super::read_key(args.key_file.as_deref())?;
     let mut ui = *ui;

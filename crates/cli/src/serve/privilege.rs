@@ -191,9 +191,6 @@ pub fn choose(given: Option<&str>, folder: &Folder, shown: &Path) -> Result<Stan
 }
 
 /// As which user to change tokens: the one that runs the command, or, for root, the user that it names.
-///
-/// # Errors
-/// As [`choose`].
 #[cfg(target_os = "linux")]
 pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
     let given = given.map(Account::parse).transpose()?;
@@ -207,9 +204,6 @@ pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
 }
 
 /// For root, the one that an existing folder belongs to, if that is another user.
-///
-/// # Errors
-/// If the system does not say.
 #[cfg(target_os = "linux")]
 pub fn owner(path: &Path) -> Result<Standing, Failure> {
     use std::os::unix::fs::MetadataExt;
@@ -238,9 +232,6 @@ fn same(given: Option<Account>) -> Result<Standing, Failure> {
 #[cfg(target_os = "linux")]
 impl Standing {
     /// Gives up what is not needed, for good. Before there is any thread.
-    ///
-    /// # Errors
-    /// If it cannot be given up.
     pub fn assume(&self) -> Result<(), Failure> {
         use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
         let failed = |error: rustix::io::Errno| {
@@ -292,9 +283,6 @@ impl Standing {
 }
 
 /// Elsewhere root goes on as root, if the user says so.
-///
-/// # Errors
-/// If it did not.
 #[cfg(not(target_os = "linux"))]
 pub fn choose(given: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Failure> {
     match given {
@@ -308,9 +296,6 @@ pub fn choose(given: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Fai
 }
 
 /// Elsewhere nobody becomes anybody.
-///
-/// # Errors
-/// If that was asked for.
 #[cfg(not(target_os = "linux"))]
 pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
     match given {
@@ -320,9 +305,6 @@ pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
 }
 
 /// Elsewhere nobody becomes anybody.
-///
-/// # Errors
-/// None.
 #[cfg(not(target_os = "linux"))]
 pub fn owner(_: &Path) -> Result<Standing, Failure> {
     Ok(Standing::Same)
@@ -331,9 +313,6 @@ pub fn owner(_: &Path) -> Result<Standing, Failure> {
 #[cfg(not(target_os = "linux"))]
 impl Standing {
     /// Nothing is given up.
-    ///
-    /// # Errors
-    /// None.
     pub fn assume(&self) -> Result<(), Failure> {
         Ok(())
     }

@@ -97,9 +97,6 @@ pub fn confine(folder: impl AsFd, writable: bool, home: impl AsFd) -> Result<Con
 }
 
 /// Landlock is Linux's.
-///
-/// # Errors
-/// None.
 #[cfg(not(target_os = "linux"))]
 pub fn confine(_: impl AsFd, _: bool, _: impl AsFd) -> Result<Confined, Failure> {
     Ok(Confined::NotOffered)

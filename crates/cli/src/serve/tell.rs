@@ -21,42 +21,38 @@ pub struct Told {
 
 /// What there is to tell of an event.
 pub fn told(event: &Event) -> Told {
+    let of = |kind, client, name: &Option<ClientName>, text: &str, more, account| Told {
+        line: line(client, name.as_ref(), text),
+        value: with(who(kind, client, name.as_ref()), more),
+        account,
+    };
     match event {
         Event::Connected {
             client,
             name,
             rights,
-        } => Told {
-            line: line(*client, name.as_ref(), "connected"),
-            value: with(
-                who("connected", *client, name.as_ref()),
-                json!({"rights": rights.as_str()}),
-            ),
-            account: false,
-        },
-        Event::TurnedAway { client, why } => Told {
-            line: line(*client, None, &format!("turned away: {why}")),
-            value: with(who("turned_away", *client, None), json!({"why": why})),
-            account: false,
-        },
-        Event::Left { client, name, why } => Told {
-            line: line(*client, name.as_ref(), &format!("left: {why}")),
-            value: with(who("left", *client, name.as_ref()), json!({"why": why})),
-            account: false,
-        },
+        } => {
+            let rights = json!({"rights": rights.as_str()});
+            of("connected", *client, name, "connected", rights, false)
+        }
+        Event::TurnedAway { client, why } => {
+            let (text, more) = (format!("turned away: {why}"), json!({"why": why}));
+            of("turned_away", *client, &None, &text, more, false)
+        }
+        Event::Left { client, name, why } => {
+            let (text, more) = (format!("left: {why}"), json!({"why": why}));
+            of("left", *client, name, &text, more, false)
+        }
         Event::Failed {
             client,
             name,
             path,
             why,
-        } => Told {
-            line: line(*client, name.as_ref(), &format!("`{path}`: {why}")),
-            value: with(
-                who("failed", *client, name.as_ref()),
-                json!({"file": path, "why": why}),
-            ),
-            account: true,
-        },
+        } => {
+            let text = format!("`{path}`: {why}");
+            let more = json!({"file": path, "why": why});
+            of("failed", *client, name, &text, more, true)
+        }
         Event::Transfer(transfer) => Told {
             line: line(transfer.client, transfer.name.as_ref(), &sentence(transfer)),
             value: record(transfer),

@@ -82,9 +82,6 @@ impl More {
 }
 
 /// Does what was asked for.
-///
-/// # Errors
-/// If it cannot.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     match &args.verb {
         Verb::Add { name, rights, more } => add(name, *rights, more, ui),

@@ -214,9 +214,6 @@ impl Summary {
 }
 
 /// Leaves the folder for `verus report`.
-///
-/// # Errors
-/// If it cannot be written.
 pub fn write(
     out: &Path,
     args: &Args,

@@ -45,9 +45,6 @@ pub struct Args {
 }
 
 /// Becomes the program.
-///
-/// # Errors
-/// If it cannot.
 pub fn run(args: &Args) -> Result<(), Failure> {
     // Its number here, which a space of its own does not tell.
     let parent = parent().map_err(|error| Failure::own(error.to_string()))?;

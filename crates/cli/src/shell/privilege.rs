@@ -234,9 +234,6 @@ impl Standing {
     }
 
     /// [`as_caller`], whoever that is.
-    ///
-    /// # Errors
-    /// As there.
     pub fn as_caller<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         match self {
             Standing::Root(caller) => as_caller(caller.as_ref(), work),

@@ -13,10 +13,10 @@ use rustix::fs::{CWD, FileType, Mode};
 use serde_json::Value;
 use verus_probe::seal::{Key, Keys};
 use verus_probe::wire::{
-    self, Accept, Ending, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason, Request, Retry, Status,
+    Accept, Ending, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason, Request, Retry, Status,
 };
 
-use crate::transfer_common::{Scene, succeeded};
+use crate::transfer_common::{Scene, run, succeeded};
 
 const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
 /// A window's title, a cleared screen, a colour, a line of its own, C1's way to say the same, DEL, and text that
@@ -68,9 +68,8 @@ fn a_probe_server_that_refuses_with_control_sequences_is_told_of_in_one_plain_li
         reason: Reason::Limit,
         text: WORDS,
     };
-    let covered = refusal.encode(Kind::Refuse, 0, &mut buffer);
-    let length = Key::handshake(None).seal(&mut buffer, covered);
-    socket.send_to(&buffer[..length], from).expect("sent");
+    let refusal = Key::handshake(None).sealed(0, |buffer| refusal.encode(Kind::Refuse, 0, buffer));
+    socket.send_to(&refusal, from).expect("sent");
     harmless(&complaint(&client.wait_with_output().expect("it ends")), 1);
 }
 
@@ -85,27 +84,18 @@ fn hello<T>(
     let key = Key::handshake(None);
     let mut token = Vec::new();
     for _ in 0..2 {
-        let mut buffer = [0; MIN_HELLO_BYTES + 64];
         let hello = Hello {
             nonce: [7; 16],
             token: &token,
             quiet_millis: 0,
             request: Request {
-                upload_flows: 1,
-                download_flows: 0,
-                packet_bytes: 1000,
-                status_millis: 100,
                 duration_nanos: 1_000_000_000,
-                bytes: 0,
-                rate_bps: 0,
-                seed: 1,
                 scheme: scheme.to_owned(),
+                ..Request::default()
             },
         };
-        let covered = hello.encode(&mut buffer);
-        let end = key.seal(&mut buffer, covered);
-        wire::pad(&mut buffer[..MIN_HELLO_BYTES], end);
-        socket.send(&buffer[..MIN_HELLO_BYTES]).expect("sent");
+        let packet = key.sealed(MIN_HELLO_BYTES, |buffer| hello.encode(buffer));
+        socket.send(&packet).expect("sent");
         let mut buffer = [0; 1500];
         let length = socket.recv(&mut buffer).expect("an answer");
         let packet = Packet::parse(&buffer[..length]).expect("a packet");
@@ -120,7 +110,7 @@ fn hello<T>(
 #[test]
 fn a_probe_clients_scheme_and_reason_are_plain_in_the_servers_log() {
     for json in [false, true] {
-        let mut running = crate::probe_common::Server::start(if json { &["--json"] } else { &[] });
+        let mut running = crate::probe_common::Server::start(if json { "--json" } else { "" });
         let server: SocketAddr = running.address.parse().expect("an address");
         let scheme = format!("nosuch{WORDS}");
         hello(server, &scheme, |_, packet| {
@@ -134,17 +124,15 @@ fn a_probe_clients_scheme_and_reason_are_plain_in_the_servers_log() {
                 reason: Reason::ShuttingDown,
                 text: WORDS,
             };
-            let mut buffer = [0; 1500];
             let status = Status {
                 number: 1,
                 ..Status::default()
             };
-            let covered = status.encode(packet.connection, &mut buffer);
-            let length = keys.client.seal(&mut buffer, covered);
-            socket.send(&buffer[..length]).expect("sent");
-            let covered = close.encode(Kind::Close, packet.connection, &mut buffer);
-            let length = keys.client.seal(&mut buffer, covered);
-            socket.send(&buffer[..length]).expect("sent");
+            let (key, id) = (keys.client, packet.connection);
+            let status = key.sealed(0, |buffer| status.encode(id, buffer));
+            socket.send(&status).expect("sent");
+            let close = key.sealed(0, |buffer| close.encode(Kind::Close, id, buffer));
+            socket.send(&close).expect("sent");
         });
         // It tells what has happened when it next wakes up.
         std::thread::spawn(move || {
@@ -173,7 +161,7 @@ fn a_probe_clients_scheme_and_reason_are_plain_in_the_servers_log() {
 #[test]
 fn names_of_files_are_plain_at_both_ends() {
     let scene = Scene::new();
-    let mut server = scene.serve(&[]);
+    let mut server = scene.serve("");
     let name = WORDS.replace('/', "-");
     scene.write(&format!("here/{name}"), b"contents");
     fs::create_dir(scene.path("here/folder")).expect("a folder");
@@ -183,7 +171,12 @@ fn names_of_files_are_plain_at_both_ends() {
     let pipe = scene.path("here/folder").join(OsStr::from_bytes(&pipe));
     rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
     let address = server.address.to_string();
-    let sent = scene.client(&["send", &name, "folder", &address]);
+    let send = || {
+        run(scene
+            .client_command("send")
+            .args([&name, "folder", &address]))
+    };
+    let sent = send();
     succeeded(&sent);
     harmless(&String::from_utf8(sent.stdout).expect("UTF-8"), 2);
     // The socket is skipped, and the server met for the first time.
@@ -197,9 +190,8 @@ fn names_of_files_are_plain_at_both_ends() {
     for file in [format!("here/{name}"), format!("here/folder/{name}")] {
         scene.write(&file, b"other contents");
     }
-    let again = scene.client(&["send", &name, "folder", &address]);
-    harmless(&complaint(&again), 4);
-    let json = scene.client(&["receive", "--json", &server.at(""), "--into", "back"]);
+    harmless(&complaint(&send()), 4);
+    let json = scene.client(&format!("receive --json {} --into back", server.at("")));
     succeeded(&json);
     let json = String::from_utf8(json.stdout).expect("UTF-8");
     harmless(&json, 2);

@@ -4,6 +4,8 @@ mod common;
 #[cfg(target_os = "linux")]
 mod hostile_words;
 #[cfg(target_os = "linux")]
+mod hosts;
+#[cfg(target_os = "linux")]
 mod kernel;
 mod probe_common;
 mod probe_errors;

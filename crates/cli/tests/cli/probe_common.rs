@@ -1,6 +1,7 @@
 //! Servers and clients of `probe` as processes, on loopback.
 
 use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -18,10 +19,11 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start(more: &[&str]) -> Server {
+    /// With more options; spaces part words.
+    pub fn start(more: &str) -> Server {
         let mut child = Command::new(ENDPOINT)
             .args(["probe", "server", "--bind", "127.0.0.1", "--port", "0"])
-            .args(more)
+            .args(more.split_whitespace())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary runs");
@@ -50,12 +52,28 @@ impl Drop for Server {
     }
 }
 
-pub fn client(arguments: &[&str]) -> Output {
+/// Runs a probe; spaces part words.
+pub fn client(words: &str) -> Output {
+    run(&format!("client {words}"))
+}
+
+/// Runs a probe, which says these words, parted by `+`, and ends with this code.
+pub fn fails(words: &str, code: i32, said: &str) {
+    refused(&client(words), code, &said.split(" + ").collect::<Vec<_>>());
+}
+
+pub fn run(words: &str) -> Output {
     Command::new(ENDPOINT)
-        .args(["probe", "client"])
-        .args(arguments)
+        .arg("probe")
+        .args(words.split_whitespace())
         .output()
         .expect("the binary runs")
+}
+
+/// The address of a port on which nobody listens.
+pub fn nobody() -> String {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.local_addr().expect("bound").to_string()
 }
 
 pub fn text(path: &Path) -> &str {

@@ -4,9 +4,8 @@
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::probe_common::{ENDPOINT, Server, client, refused, text};
+use crate::probe_common::{Server, client, fails, nobody, refused, run, text};
 
 fn key_file(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
@@ -21,25 +20,16 @@ fn a_wrong_key_and_no_key_get_no_answer_and_say_so() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let right = key_file(folder.path(), "right", "one long secret\n");
     let wrong = key_file(folder.path(), "wrong", "another long secret\n");
-    let server = Server::start(&["--key-file", text(&right)]);
+    let server = Server::start(&format!("--key-file {}", text(&right)));
     let words = ["no answer within", "the same key", server.address.as_str()];
-    let asking = [
-        vec![server.address.as_str(), "--key-file", text(&wrong)],
-        vec![server.address.as_str()],
-    ];
+    let asking = |key: &str| client(&format!("{} {key} --duration 0.2", server.address));
+    let wrong = format!("--key-file {}", text(&wrong));
     std::thread::scope(|scope| {
-        for arguments in &asking {
-            scope.spawn(|| refused(&client(arguments), 1, &words));
+        for key in ["", &wrong] {
+            scope.spawn(move || refused(&asking(key), 1, &words));
         }
     });
-    let arguments = [
-        server.address.as_str(),
-        "--key-file",
-        text(&right),
-        "--duration",
-        "0.2",
-    ];
-    let output = client(&arguments);
+    let output = asking(&format!("--key-file {}", text(&right)));
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -48,34 +38,31 @@ fn a_key_file_that_is_none_is_named() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let empty = key_file(folder.path(), "empty", "\n");
     let absent = folder.path().join("absent");
-    refused(
-        &client(&["127.0.0.1", "--key-file", text(&empty)]),
+    fails(
+        &format!("127.0.0.1 --key-file {}", text(&empty)),
         2,
-        &["empty", "at least 12 bytes"],
+        "empty + at least 12 bytes",
     );
-    refused(
-        &client(&["127.0.0.1", "--key-file", text(&absent)]),
+    fails(
+        &format!("127.0.0.1 --key-file {}", text(&absent)),
         2,
-        &["absent", "No such file"],
+        "absent + No such file",
     );
     let pipe = folder.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
     for no_file in [text(&pipe), "/dev/zero"] {
-        let asked = client(&["127.0.0.1", "--key-file", no_file]);
-        refused(&asked, 2, &[no_file]);
+        fails(&format!("127.0.0.1 --key-file {no_file}"), 2, no_file);
     }
 }
 
 #[test]
 fn a_host_that_does_not_listen_or_does_not_exist_fails_the_run() {
-    let closed = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let address = closed.local_addr().expect("bound").to_string();
-    drop(closed);
-    refused(&client(&[&address]), 1, &[&address, "nobody listens there"]);
-    refused(
-        &client(&["no-such-host.invalid"]),
+    let address = nobody();
+    fails(&address, 1, &format!("{address} + nobody listens there"));
+    fails(
+        "no-such-host.invalid",
         1,
-        &["cannot find the host", "no-such-host.invalid"],
+        "cannot find the host + no-such-host.invalid",
     );
 }
 
@@ -83,20 +70,14 @@ fn a_host_that_does_not_listen_or_does_not_exist_fails_the_run() {
 fn a_port_in_use_and_an_address_of_another_are_named() {
     let taken = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("bound").port().to_string();
-    let serve = |arguments: &[&str]| {
-        Command::new(ENDPOINT)
-            .args(["probe", "server"])
-            .args(arguments)
-            .output()
-            .expect("the binary runs")
-    };
+    let serve = |words: &str| run(&format!("server {words}"));
     refused(
-        &serve(&["--bind", "127.0.0.1", "--port", &port]),
+        &serve(&format!("--bind 127.0.0.1 --port {port}")),
         2,
         &["cannot listen", &port, "in use"],
     );
     refused(
-        &serve(&["--bind", "192.0.2.7"]),
+        &serve("--bind 192.0.2.7"),
         2,
         &["cannot listen", "192.0.2.7"],
     );
@@ -104,50 +85,33 @@ fn a_port_in_use_and_an_address_of_another_are_named() {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_is_sent() {
-    for (arguments, words) in [
-        (vec!["[::1"], vec!["bracket"]),
-        (
-            vec!["127.0.0.1", "--scheme", "nope"],
-            vec!["nope", "known are verus"],
-        ),
-        (
-            vec!["127.0.0.1", "--scheme", "verus:r=x"],
-            vec!["no key `r`", "ratio"],
-        ),
-        (
-            vec!["127.0.0.1", "--packet-bytes", "70000"],
-            vec!["70000", "between 200 and 65000"],
-        ),
-        (
-            vec!["127.0.0.1", "--duration=-3"],
-            vec!["-3", "between 0.1 and 86400"],
-        ),
-        (
-            vec!["127.0.0.1", "--flows", "0"],
-            vec!["--flows", "between 1 and 65535"],
-        ),
-        (vec!["127.0.0.1", "--bytes", "10XB"], vec!["10XB", "20MB"]),
-        (
-            vec!["127.0.0.1", "--rate-mbps", "nan"],
-            vec!["nan", "0.001"],
-        ),
-    ] {
-        refused(&client(&arguments), 2, &words);
+    let cases = "
+        [::1 => bracket
+        127.0.0.1 --scheme nope => nope + known are verus
+        127.0.0.1 --scheme verus:r=x => no key `r` + ratio
+        127.0.0.1 --packet-bytes 70000 => 70000 + between 200 and 65000
+        127.0.0.1 --duration=-3 => -3 + between 0.1 and 86400
+        127.0.0.1 --flows 0 => --flows + between 1 and 65535
+        127.0.0.1 --bytes 10XB => 10XB + 20MB
+        127.0.0.1 --rate-mbps nan => nan + 0.001";
+    for case in cases.lines().skip(1) {
+        let (words, said) = case.trim().split_once(" => ").expect("a case");
+        fails(words, 2, said);
     }
 }
 
 #[test]
 fn what_a_server_does_not_grant_is_said_in_its_words() {
-    let server = Server::start(&["--max-duration", "5"]);
-    refused(
-        &client(&[&server.address, "--flows", "200"]),
+    let server = Server::start("--max-duration 5");
+    fails(
+        &format!("{} --flows 200", server.address),
         1,
-        &["refused", "200 flows, and this server takes 128"],
+        "refused + 200 flows, and this server takes 128",
     );
-    refused(
-        &client(&[&server.address, "--duration", "60"]),
+    fails(
+        &format!("{} --duration 60", server.address),
         1,
-        &["refused", "60 s, and this server takes 5 s"],
+        "refused + 60 s, and this server takes 5 s",
     );
 }
 
@@ -157,27 +121,23 @@ fn results_are_not_written_over_others_nor_begun_where_they_cannot_be() {
     let full = folder.path().join("full");
     std::fs::create_dir(&full).expect("a folder");
     std::fs::write(full.join("notes"), "mine").expect("a file");
-    let server = Server::start(&[]);
-    let asked = [server.address.as_str(), "--duration", "0.2"];
-    let with = |more: &[&str]| client(&[&asked[..], more].concat());
-    refused(&with(&["--out", text(&full)]), 2, &["full", "--force"]);
+    let server = Server::start("");
+    let no = |more: &str, said| {
+        let words = format!("{} --duration 0.2 {more}", server.address);
+        fails(&words, 2, said);
+    };
+    no(&format!("--out {}", text(&full)), "full + --force");
     let left: Vec<_> = std::fs::read_dir(&full).expect("a folder").collect();
     assert_eq!(left.len(), 1, "nothing is added: {left:?}");
-    refused(
-        &with(&["--out", "/proc/results"]),
-        2,
-        &["--out", "/proc/results"],
-    );
+    no("--out /proc/results", "--out + /proc/results");
     let log = folder.path().join("absent/log.csv");
-    refused(&with(&["--log", text(&log)]), 2, &["--log", "log.csv"]);
+    no(&format!("--log {}", text(&log)), "--log + log.csv");
     let unreachable = folder.path().join("unreachable");
-    let closed = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let address = closed.local_addr().expect("bound").to_string();
-    drop(closed);
-    refused(
-        &client(&[&address, "--out", text(&unreachable)]),
+    let address = nobody();
+    fails(
+        &format!("{address} --out {}", text(&unreachable)),
         1,
-        &["nobody listens"],
+        "nobody listens",
     );
     assert!(
         !unreachable.exists(),
@@ -187,31 +147,17 @@ fn results_are_not_written_over_others_nor_begun_where_they_cannot_be() {
 
 #[test]
 fn logs_of_flows_appear_whole_and_only_where_there_is_nothing() {
-    let server = Server::start(&[]);
+    let server = Server::start("");
     let folder = tempfile::tempdir().expect("a folder");
     let logs = folder.path().join("logs");
-    let place = logs.to_str().expect("plain");
-    let test = [
-        &server.address,
-        "--duration",
-        "1",
-        "--flows",
-        "2",
-        "--qlog",
-        place,
-    ];
+    let (address, place) = (&server.address, text(&logs));
+    let test = format!("{address} --duration 1 --flows 2 --qlog {place}");
     let output = client(&test);
     assert!(output.status.success(), "{output:?}");
     let names = |folder: &Path| {
         let entries = std::fs::read_dir(folder).expect("a folder");
         let mut names: Vec<_> = entries
-            .map(|entry| {
-                entry
-                    .expect("readable")
-                    .file_name()
-                    .into_string()
-                    .expect("plain")
-            })
+            .map(|entry| entry.expect("readable").file_name())
             .collect();
         names.sort();
         names
@@ -232,33 +178,29 @@ fn logs_of_flows_appear_whole_and_only_where_there_is_nothing() {
         );
     }
     // What is there stays.
-    refused(&client(&test), 2, &["--qlog", "not empty"]);
+    fails(&test, 2, "--qlog + not empty");
     assert_eq!(names(&logs), written);
     // The older format; nothing is left of a test that could not be.
     let other = folder.path().join("other");
-    let place = other.to_str().expect("plain");
-    let qvis = ["--qlog", place, "--qlog-format", "0.3"];
-    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let nobody = silent.local_addr().expect("bound").to_string();
-    drop(silent);
-    let output = client(&[&[nobody.as_str(), "--duration", "1"], &qvis[..]].concat());
+    let qvis = format!("--duration 1 --qlog {} --qlog-format 0.3", text(&other));
+    let output = client(&format!("{} {qvis}", nobody()));
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(names(folder.path()), ["logs"]);
-    let output = client(&[&[server.address.as_str(), "--duration", "1"], &qvis[..]].concat());
+    let output = client(&format!("{} {qvis}", server.address));
     assert!(output.status.success(), "{output:?}");
     assert_eq!(names(&other), ["forward_127.0.0.1_seed1_flow0.qlog"]);
     let text = std::fs::read_to_string(other.join("forward_127.0.0.1_seed1_flow0.qlog"));
     let file: serde_json::Value = serde_json::from_str(&text.expect("it is there")).expect("JSON");
     assert_eq!(file["qlog_version"], "0.3");
     let nowhere = "/proc/none/logs";
-    refused(
-        &client(&[&server.address, "--qlog", nowhere]),
+    fails(
+        &format!("{} --qlog {nowhere}", server.address),
         2,
-        &["--qlog", nowhere],
+        &format!("--qlog + {nowhere}"),
     );
-    refused(
-        &client(&[&server.address, "--qlog-format", "0.3"]),
+    fails(
+        &format!("{} --qlog-format 0.3", server.address),
         2,
-        &["--qlog"],
+        "--qlog",
     );
 }

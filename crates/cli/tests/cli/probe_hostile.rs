@@ -13,14 +13,14 @@ use verus_probe::socket::UdpSocket;
 use verus_probe::wire::Request;
 use verus_senders::Scheme;
 
-use crate::probe_common::{ENDPOINT, Server};
+use crate::probe_common::{ENDPOINT, Server, refused, run};
 use verus_faults::machine;
 
-fn client(server: &Server, arguments: &[&str]) -> Command {
+fn client(server: &Server, words: &str) -> Command {
     let mut command = Command::new(ENDPOINT);
     command
         .args(["probe", "client", &server.address])
-        .args(arguments)
+        .args(words.split_whitespace())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
@@ -34,19 +34,11 @@ fn a_server_that_dies_in_a_test_fails_it_and_what_was_measured_is_marked_as_cut(
     let results = folder.path().join("results");
     let mut running = Vec::new();
     for direction in ["up", "down"] {
-        let server = Server::start(&[]);
+        let server = Server::start("");
         let out = results.with_extension(direction);
         let out = out.to_str().expect("plain").to_owned();
-        let load = [
-            "--direction",
-            direction,
-            "--rate-mbps",
-            "4",
-            "--duration",
-            "4",
-        ];
-        let more = ["--json", "--out", &out];
-        let child = client(&server, &[&load[..], &more[..]].concat()).spawn();
+        let load = format!("--direction {direction} --rate-mbps 4 --duration 4");
+        let child = client(&server, &format!("{load} --json --out {out}")).spawn();
         running.push((direction, server, out, child.expect("the binary runs")));
     }
     // A second of quiet, and two of load.
@@ -76,24 +68,11 @@ fn a_server_that_dies_in_a_test_fails_it_and_what_was_measured_is_marked_as_cut(
 
 /// Asks for a test under a scheme whose name is all nonsense, and is refused.
 fn nonsense(server: SocketAddr) -> Option<ClientError> {
-    let config = ClientConfig {
-        request: Request {
-            upload_flows: 1,
-            download_flows: 0,
-            packet_bytes: 1400,
-            status_millis: 100,
-            duration_nanos: 1_000_000_000,
-            bytes: 0,
-            rate_bps: 0,
-            seed: 1,
-            scheme: "x".repeat(500),
-        },
-        secret: None,
-        patience: verus_core::Duration::from_secs(5),
-        silence: verus_core::Duration::from_secs(5),
-        log: false,
-        overhead: 28,
-    };
+    let config = ClientConfig::new(Request {
+        duration_nanos: 1_000_000_000,
+        scheme: "x".repeat(500),
+        ..Request::default()
+    });
     let socket = UdpSocket::connect(server).expect("loopback");
     let mut driver = Driver::new(socket).expect("a timer");
     let mut entropy = [0; 32];
@@ -111,7 +90,7 @@ fn nonsense(server: SocketAddr) -> Option<ClientError> {
 
 #[test]
 fn a_log_that_nobody_reads_stops_neither_the_server_nor_its_end() {
-    let mut server = Server::start(&[]);
+    let mut server = Server::start("");
     // A page of pipe: less than the lines that follow.
     rustix::pipe::fcntl_setpipe_size(server.out.get_ref(), 4096).expect("it is a pipe");
     for _ in 0..20 {
@@ -121,9 +100,7 @@ fn a_log_that_nobody_reads_stops_neither_the_server_nor_its_end() {
             "{refused:?}"
         );
     }
-    let output = client(&server, &["--duration", "0.2"])
-        .output()
-        .expect("it runs");
+    let output = client(&server, "--duration 0.2").output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
     let id = nix::unistd::Pid::from_raw(server.child.id().cast_signed());
     nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM).expect("it is ours");
@@ -140,36 +117,29 @@ fn a_log_that_nobody_reads_stops_neither_the_server_nor_its_end() {
 fn a_server_without_a_key_has_a_limit_and_says_so_at_both_ends() {
     let _machine = machine::watch(20);
     for (more, said, limit) in [
-        (&[][..], "100 Mbit/s a client", Some(100.0)),
-        (&["--max-mbps", "3"], "3 Mbit/s a client", Some(3.0)),
+        ("", "100 Mbit/s a client", Some(100.0)),
+        ("--max-mbps 3", "3 Mbit/s a client", Some(3.0)),
     ] {
         let server = Server::start(more);
         assert!(server.first.contains(said), "{}", server.first);
-        let output = client(&server, &["--duration", "0.3", "--json"])
+        let output = client(&server, "--duration 0.3 --json")
             .output()
             .expect("it runs");
         let row: Value = serde_json::from_slice(&output.stdout).expect("one object");
         assert_eq!(row["server_limit_mbps"].as_f64(), limit, "{row}");
     }
     // One that is reached is told to people too.
-    let server = Server::start(&["--max-mbps", "2"]);
-    let output = client(&server, &["--duration", "1", "--scheme", "newreno"])
+    let server = Server::start("--max-mbps 2");
+    let output = client(&server, "--duration 1 --scheme newreno")
         .output()
         .expect("it runs");
     assert!(output.status.success(), "{output:?}");
     let error = String::from_utf8_lossy(&output.stderr);
     let words = "the server grants a test 2 Mbit/s in each direction: that was measured";
     assert!(error.contains(words), "{error}");
-    let server = Server::start(&["--max-mbps", "5", "--max-total-mbps", "5"]);
-    let absurd = [
-        "--direction",
-        "down",
-        "--flows",
-        "8",
-        "--rate-mbps",
-        "1000000",
-    ];
-    let output = client(&server, &absurd).output().expect("it runs");
+    let server = Server::start("--max-mbps 5 --max-total-mbps 5");
+    let absurd = "--direction down --flows 8 --rate-mbps 1000000";
+    let output = client(&server, absurd).output().expect("it runs");
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     let words = "8 flows of 1000000 Mbit/s, and this server grants a test 5 Mbit/s";
@@ -183,33 +153,22 @@ fn a_key_that_others_can_use_or_that_is_short_is_refused() {
     let key = folder.path().join("key");
     std::fs::write(&key, "a long enough secret\n").expect("a file");
     let path = key.to_str().expect("plain");
-    let run = |verb: &[&str]| {
-        let mut command = Command::new(ENDPOINT);
-        command.arg("probe").args(verb).args(["--key-file", path]);
-        command.output().expect("the binary runs")
+    let refuses = |words: &str, said: &[&str]| {
+        let output = run(&format!("{words} --key-file {path}"));
+        refused(&output, 2, said);
     };
     for mode in [0o644, 0o640, 0o620, 0o601] {
         let permissions = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(&key, permissions).expect("ours");
-        for verb in [&["client", "127.0.0.1:9"][..], &["server", "--port", "0"]] {
-            let refused = run(verb);
-            let error = String::from_utf8_lossy(&refused.stderr);
-            assert_eq!(refused.status.code(), Some(2), "{mode:o}: {error}");
-            assert!(error.contains("chmod 600"), "{error}");
-            assert!(error.contains(path), "{error}");
+        for words in ["client 127.0.0.1:9", "server --port 0"] {
+            refuses(words, &["chmod 600", path]);
         }
     }
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("ours");
     std::fs::write(&key, "elevenbytes\n").expect("a file");
-    let refused = run(&["client", "127.0.0.1:9"]);
-    let error = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{error}");
-    assert!(error.contains("at least 12 bytes"), "{error}");
+    refuses("client 127.0.0.1:9", &["at least 12 bytes"]);
     if nix::unistd::geteuid().is_root() {
         std::os::unix::fs::chown(&key, Some(65_533), None).expect("we are root");
-        let refused = run(&["client", "127.0.0.1:9"]);
-        let error = String::from_utf8_lossy(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(2), "{error}");
-        assert!(error.contains("belongs to another user (65533)"), "{error}");
+        refuses("client 127.0.0.1:9", &["belongs to another user (65533)"]);
     }
 }

@@ -3,92 +3,23 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::Value;
 use verus_emu::netlink::Masquerade;
 
+use crate::hosts::{Host, cable};
+
 const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
 
-/// Runs `ip` with these words, which must succeed.
-fn ip(words: &str) {
-    let output = Command::new("ip").args(words.split(' ')).output();
-    let output = output.expect("`ip` (iproute2) is there");
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "ip {words}: {error}");
-}
-
-/// A host of its own; dropping it removes it.
-struct Host(String);
-
-impl Host {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let host = Host(format!("verus-probe-{}-{count}", std::process::id()));
-        ip(&format!("netns add {}", host.0));
-        host.ip("link set lo up");
-        host
-    }
-
-    fn ip(&self, words: &str) {
-        ip(&format!("-n {} {words}", self.0));
-    }
-
-    /// A program on this host.
-    fn run(&self, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0, program]);
-        command.stdin(Stdio::null());
-        command
-    }
-
-    fn client(&self, arguments: &str) -> Command {
-        let mut command = self.run(ENDPOINT);
-        command.args(["-q", "probe", "client"]);
-        command.args(arguments.split(' '));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    /// Does `work` on a thread of this host.
-    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                let namespace = std::fs::File::open(format!("/run/netns/{}", self.0));
-                let namespace = namespace.expect("`ip` keeps it there");
-                let net = nix::sched::CloneFlags::CLONE_NEWNET;
-                nix::sched::setns(&namespace, net).expect("we are root");
-                work()
-            });
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
-    }
-}
-
-/// Joins two hosts by a cable; the names of its ends, and their addresses.
-fn cable(ends: [(&Host, &str, &str); 2]) {
-    let [(a, a_name, a_address), (b, b_name, b_address)] = ends;
-    ip(&format!(
-        "link add name {a_name} netns {} type veth peer name {b_name} netns {}",
-        a.0, b.0
-    ));
-    for (host, name, address) in [(a, a_name, a_address), (b, b_name, b_address)] {
-        // No waiting for others who might have the address.
-        let nodad = if address.contains(':') { " nodad" } else { "" };
-        host.ip(&format!("addr add {address} dev {name}{nodad}"));
-        host.ip(&format!("link set dev {name} up"));
-    }
+/// A client on a host; spaces part its words.
+fn client(host: &Host, arguments: &str) -> Command {
+    let mut command = host.run(ENDPOINT);
+    command.args(["-q", "probe", "client"]);
+    command.args(arguments.split(' '));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 /// A server; dropping it ends it.
@@ -170,10 +101,12 @@ fn both_ways_are_measured_through_a_translator_whose_mapping_changes_in_the_midd
     let _masquerade =
         translator.within(|| Masquerade::new("verus-test", source).expect("nftables"));
     let server = Server::start(&outside, &["--json"]);
-    let client = inside
-        .client("198.18.0.9 --direction both --rate-mbps 4 --duration 5 --json")
-        .spawn()
-        .expect("the binary runs");
+    let client = client(
+        &inside,
+        "198.18.0.9 --direction both --rate-mbps 4 --duration 5 --json",
+    )
+    .spawn()
+    .expect("the binary runs");
     sleep(Duration::from_secs(2));
     // The provider gives another address: the kernel forgets all mappings to the old one.
     translator.ip("addr del 198.18.0.1/24 dev v-out");
@@ -229,10 +162,12 @@ fn both_ways_are_measured_over_ipv6_beyond_the_host() {
         .status()
         .expect("a shell");
     let server = Server::start(&far, &[]);
-    let output = near
-        .client("[fd00:8::9] --direction both --rate-mbps 4 --duration 2 --json")
-        .output()
-        .expect("the binary runs");
+    let output = client(
+        &near,
+        "[fd00:8::9] --direction both --rate-mbps 4 --duration 2 --json",
+    )
+    .output()
+    .expect("the binary runs");
     for row in rows(&output) {
         let rate = mbps(&row);
         assert!((3.5..4.2).contains(&rate), "{rate} Mbit/s: {row}");
@@ -247,7 +182,7 @@ impl Witness {
     fn start(host: &Host, server: &str, seconds: u32) -> Self {
         let arguments =
             format!("{server} --direction down --rate-mbps 2 --duration {seconds} --json");
-        Witness(host.client(&arguments).spawn().expect("the binary runs"))
+        Witness(client(host, &arguments).spawn().expect("the binary runs"))
     }
 
     fn end(self) {
@@ -278,7 +213,7 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
     for direction in ["down", "up"] {
         let arguments =
             format!("198.18.1.1 --direction {direction} --packet-bytes 9000 --duration 2");
-        let refused = one.client(&arguments).output().expect("the binary runs");
+        let refused = client(&one, &arguments).output().expect("the binary runs");
         let error = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{direction}: {error}");
         let words = "packets of 9000 B do not fit this path";
@@ -287,9 +222,11 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
     }
 
     // A link that takes less from the middle of a test on.
-    let shrinking = one
-        .client("198.18.1.1 --direction down --rate-mbps 2 --duration 4")
-        .spawn();
+    let shrinking = client(
+        &one,
+        "198.18.1.1 --direction down --rate-mbps 2 --duration 4",
+    )
+    .spawn();
     let shrinking = shrinking.expect("the binary runs");
     sleep(Duration::from_millis(1500));
     serving.ip("link set v-sa mtu 1280");
@@ -308,9 +245,11 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
     serving.ip("link set v-sa mtu 1500");
 
     // Routes that refuse, and that are there again before anybody would give up.
-    let patient = one
-        .client("198.18.1.1 --direction down --rate-mbps 2 --duration 5")
-        .spawn();
+    let patient = client(
+        &one,
+        "198.18.1.1 --direction down --rate-mbps 2 --duration 5",
+    )
+    .spawn();
     let patient = patient.expect("the binary runs");
     sleep(Duration::from_millis(700));
     for kind in ["prohibit", "blackhole", "unreachable"] {
@@ -327,9 +266,11 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
     assert!(output.status.success(), "{output:?}");
 
     // The address that it answers from goes away; a first word from port 0.
-    let lost = one
-        .client("198.18.1.1 --direction down --rate-mbps 2 --duration 1")
-        .spawn();
+    let lost = client(
+        &one,
+        "198.18.1.1 --direction down --rate-mbps 2 --duration 1",
+    )
+    .spawn();
     let lost = lost.expect("the binary runs");
     sleep(Duration::from_millis(600));
     serving.ip("addr del 198.18.1.1/24 dev v-sa");
@@ -351,27 +292,18 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
 fn from_port_0(from: [u8; 4], to: [u8; 4]) {
     use socket2::{Domain, Protocol, Socket, Type};
     use verus_probe::seal::Key;
-    use verus_probe::wire::{Hello, MIN_HELLO_BYTES, Request, pad};
+    use verus_probe::wire::{Hello, MIN_HELLO_BYTES, Request};
     let hello = Hello {
         nonce: [7; 16],
         token: &[],
         quiet_millis: 0,
         request: Request {
-            upload_flows: 1,
-            download_flows: 0,
-            packet_bytes: 1400,
-            status_millis: 100,
             duration_nanos: 1_000_000_000,
-            bytes: 0,
-            rate_bps: 0,
-            seed: 1,
             scheme: "verus".to_owned(),
+            ..Request::default()
         },
     };
-    let mut payload = vec![0; MIN_HELLO_BYTES];
-    let covered = hello.encode(&mut payload);
-    let end = Key::handshake(None).seal(&mut payload, covered);
-    pad(&mut payload, end);
+    let payload = Key::handshake(None).sealed(MIN_HELLO_BYTES, |buffer| hello.encode(buffer));
     // Source and destination port, length, no checksum.
     let length = (8 + payload.len()) as u16;
     let mut datagram = [0u16, 6060, length, 0].map(u16::to_be_bytes).concat();

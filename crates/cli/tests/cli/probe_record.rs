@@ -2,29 +2,21 @@
 
 use verus_channel::{Trace, raw};
 
-use crate::probe_common::{Server, client, refused, text};
+use crate::probe_common::{Server, client, fails, text};
 use verus_faults::machine;
 
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
     let _machine = machine::watch(20);
-    let server = Server::start(&[]);
+    let server = Server::start("");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let place = folder.path().join("recorded");
-    let output = client(&[
-        &server.address,
-        "--record",
-        text(&place),
-        "--record-mode",
-        "constant",
-        "--rate-mbps",
-        "4",
-        "--up-rate-mbps",
-        "2",
-        "--duration",
-        "2",
-    ]);
+    let output = client(&format!(
+        "{} --record {} --record-mode constant --rate-mbps 4 --up-rate-mbps 2 --duration 2",
+        server.address,
+        text(&place)
+    ));
     assert!(output.status.success(), "{output:?}");
     let run = std::fs::read(place.join("run.json")).expect("it is there");
     let run: serde_json::Value = serde_json::from_slice(&run).expect("JSON");
@@ -108,8 +100,8 @@ fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
         assert!(said.contains(sign), "no `{sign}` in\n{said}");
     }
 
-    let again = client(&[&server.address, "--record", text(&place)]);
-    refused(&again, 2, &["--record", "is not empty; --force replaces"]);
+    let again = format!("{} --record {}", server.address, text(&place));
+    fails(&again, 2, "--record + is not empty; --force replaces");
 }
 
 #[test]
@@ -120,67 +112,41 @@ fn what_cannot_be_recorded_is_refused_before_anything_is_sent() {
     std::fs::write(&file, "").expect("a temporary file");
     // Nobody listens there: whoever asks waits two seconds, and says so with exit code 1.
     let host = "127.0.0.1:9";
-    let cases: [(&[&str], &[&str]); 9] = [
-        (&["--record-mode", "constant"], &["needs --rate-mbps"]),
-        (
-            &["--record-mode", "constant", "--rate-mbps", "0"],
-            &["--rate-mbps", "between"],
+    let record = format!("{host} --record {}", text(&place));
+    let cases = "
+        --record-mode constant => needs --rate-mbps
+        --record-mode constant --rate-mbps 0 => --rate-mbps + between
+        --rate-mbps 5 => belong to --record-mode constant
+        --up-rate-mbps 5 => belong to --record-mode constant
+        --record-mode constant --rate-mbps 5 --queue-ms 500 => --queue-ms belongs to --record-mode saturate
+        --queue-ms 1 => --queue-ms + between 10 and 10000
+        --scheme cubic => --record + --scheme
+        --out elsewhere => --record + --out
+        --record-mode guess => --record-mode + saturate, constant";
+    let cases = cases
+        .lines()
+        .skip(1)
+        .map(|case| format!("{record} {}", case.trim()));
+    let others = [
+        format!(
+            "{host} --record {} => --record + is not a folder",
+            text(&file)
         ),
-        (&["--rate-mbps", "5"], &["belong to --record-mode constant"]),
-        (
-            &["--up-rate-mbps", "5"],
-            &["belong to --record-mode constant"],
-        ),
-        (
-            &[
-                "--record-mode",
-                "constant",
-                "--rate-mbps",
-                "5",
-                "--queue-ms",
-                "500",
-            ],
-            &["--queue-ms belongs to --record-mode saturate"],
-        ),
-        (
-            &["--queue-ms", "1"],
-            &["--queue-ms", "between 10 and 10000"],
-        ),
-        (&["--scheme", "cubic"], &["--record", "--scheme"]),
-        (&["--out", "elsewhere"], &["--record", "--out"]),
-        (
-            &["--record-mode", "guess"],
-            &["--record-mode", "saturate, constant"],
-        ),
+        format!("{host} --record /proc/nowhere/recorded => --record + cannot be written"),
+        format!("{host} --record-mode constant => --record"),
     ];
-    for (more, words) in cases {
-        let mut arguments = vec![host, "--record", text(&place)];
-        arguments.extend(more);
-        refused(&client(&arguments), 2, words);
+    for case in cases.chain(others) {
+        let (words, said) = case.split_once(" => ").expect("a case");
+        fails(words, 2, said);
         assert!(!place.exists());
     }
-    refused(
-        &client(&[host, "--record", text(&file)]),
-        2,
-        &["--record", "is not a folder"],
-    );
-    refused(
-        &client(&[host, "--record", "/proc/nowhere/recorded"]),
-        2,
-        &["--record", "cannot be written"],
-    );
-    refused(
-        &client(&[host, "--record-mode", "constant"]),
-        2,
-        &["--record"],
-    );
 }
 
 #[test]
 fn a_server_that_is_not_there_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let place = folder.path().join("recorded");
-    let output = client(&["127.0.0.1:9", "--record", text(&place)]);
+    let output = client(&format!("127.0.0.1:9 --record {}", text(&place)));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(
         std::fs::read_dir(folder.path()).expect("a folder").count(),

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::transfer_common::{Scene, Server, refused, succeeded};
+use crate::transfer_common::{Scene, Server, refused, run, succeeded};
 use serde_json::Value;
 
 /// Somebody without rights.
@@ -25,15 +25,13 @@ fn json(text: &[u8]) -> Value {
 }
 
 /// Runs `serve token …` with the server's configuration.
-fn token(scene: &Scene, arguments: &[&str]) -> std::process::Output {
-    let arguments = [&["serve", "token"], arguments].concat();
-    let output = scene.command("server", &arguments).output();
-    output.expect("the binary runs")
+fn token(scene: &Scene, words: &str) -> std::process::Output {
+    scene.run("server", &format!("serve token {words}"))
 }
 
 /// Makes a token and keeps it as a client does.
 fn add(scene: &Scene, name: &str, rights: &str) -> String {
-    let output = token(scene, &["add", name, "--rights", rights]);
+    let output = token(scene, &format!("add {name} --rights {rights}"));
     succeeded(&output);
     let text = String::from_utf8(output.stdout).expect("plain");
     assert_eq!(text.lines().count(), 1, "the token and nothing else");
@@ -42,10 +40,13 @@ fn add(scene: &Scene, name: &str, rights: &str) -> String {
     format!("{name}.token")
 }
 
-fn client(scene: &Scene, token: &str, arguments: &[&str]) -> std::process::Output {
-    let arguments = [arguments, &["--token-file", token]].concat();
-    let output = scene.command("client", &arguments).output();
-    output.expect("the binary runs")
+fn client(scene: &Scene, token: &str, words: &str) -> std::process::Output {
+    scene.run("client", &format!("{words} --token-file {token}"))
+}
+
+/// A text that is in it.
+fn text<'a>(event: &'a Value, key: &str) -> &'a str {
+    event[key].as_str().unwrap_or_else(|| panic!("{event}"))
 }
 
 /// The next event of a kind.
@@ -61,11 +62,11 @@ fn event(server: &mut Server, kind: &str) -> Value {
 #[test]
 fn a_token_is_made_used_listed_and_revoked_while_the_server_runs() {
     let scene = Scene::new();
-    let mut server = scene.serve(&[]);
+    let mut server = scene.serve("");
     scene.write("here/file", b"contents");
     let address = server.address.to_string();
     let alice = add(&scene, "alice", "both");
-    succeeded(&client(&scene, &alice, &["send", "file", &address]));
+    succeeded(&client(&scene, &alice, &format!("send file {address}")));
     assert_eq!(event(&mut server, "connected")["name"], "alice");
     let received = event(&mut server, "received");
     assert_eq!(
@@ -73,7 +74,7 @@ fn a_token_is_made_used_listed_and_revoked_while_the_server_runs() {
         (&"alice".into(), &"file".into())
     );
 
-    let output = token(&scene, &["list", "--json"]);
+    let output = token(&scene, "list --json");
     succeeded(&output);
     let said = String::from_utf8(output.stdout).expect("plain");
     let clients: Vec<Value> = said.lines().map(|line| json(line.as_bytes())).collect();
@@ -91,20 +92,24 @@ fn a_token_is_made_used_listed_and_revoked_while_the_server_runs() {
     let store = fs::read_to_string(scene.path("server/tokens.json")).expect("written");
     assert!(!said.contains(secret.trim()) && !store.contains(secret.trim()));
 
-    let output = token(&scene, &["revoke", "alice"]);
+    let output = token(&scene, "revoke alice");
     succeeded(&output);
     assert!(output.stdout.is_empty());
-    let output = client(&scene, &alice, &["receive", &server.at("file"), "--force"]);
+    let output = client(
+        &scene,
+        &alice,
+        &format!("receive {} --force", server.at("file")),
+    );
     refused(&output, 1, &["does not accept the token", "revoked"]);
     assert_eq!(
         event(&mut server, "turned_away")["why"],
         "it has the wrong token"
     );
     // And the one that was there from the start is still served.
-    succeeded(&scene.client(&["receive", &server.at("file"), "--force"]));
+    succeeded(&scene.client(&format!("receive {} --force", server.at("file"))));
 
     // As an object, for programs.
-    let output = token(&scene, &["add", "bob", "--rights", "read", "--json"]);
+    let output = token(&scene, "add bob --rights read --json");
     succeeded(&output);
     let said = json(&output.stdout);
     assert_eq!(
@@ -118,12 +123,12 @@ fn a_token_is_made_used_listed_and_revoked_while_the_server_runs() {
 fn a_client_whose_token_is_revoked_is_hung_up_on() {
     let scene = Scene::new();
     // It would take 13 s.
-    let mut server = scene.serve(&["--scheme", "constant:rate_mbps=40"]);
+    let mut server = scene.serve("--scheme constant:rate_mbps=40");
     let alice = add(&scene, "alice", "both");
     scene.write("served/large", &[7; 64 << 20]);
     let mut receiving = scene.command(
         "client",
-        &["receive", &server.at("large"), "--token-file", &alice],
+        &format!("receive {} --token-file {alice}", server.at("large")),
     );
     let receiving = receiving
         .stdout(std::process::Stdio::piped())
@@ -138,7 +143,7 @@ fn a_client_whose_token_is_revoked_is_hung_up_on() {
         std::thread::sleep(Duration::from_millis(PAUSE_MS));
         pauses += 1;
     }
-    succeeded(&token(&scene, &["revoke", "alice"]));
+    succeeded(&token(&scene, "revoke alice"));
     let output = receiving.wait_with_output().expect("it ends");
     // Not always why: quinn holds a close back while data wait for the window (docs/transfer.md).
     refused(&output, 1, &[&server.address.to_string()]);
@@ -150,18 +155,19 @@ fn a_client_whose_token_is_revoked_is_hung_up_on() {
     assert_eq!(connected["event"], "connected");
     assert_eq!(failed["event"], "failed");
     assert_eq!(failed["direction"], "sent");
+    let moved = failed["moved_bytes"].as_u64().expect("a number");
+    assert!((1..64 << 20).contains(&moved), "{failed}");
     assert_eq!(left["event"], "left");
     for event in [failed, left] {
         assert_eq!(event["name"], "alice");
-        let why = event["why"].as_str().expect("a text");
-        assert!(why.contains("revoked"), "{event}");
+        assert!(text(&event, "why").contains("revoked"), "{event}");
     }
 }
 
 #[test]
 fn rights_are_kept_to_with_a_clear_message() {
     let scene = Scene::new();
-    let server = scene.serve(&[]);
+    let server = scene.serve("");
     let address = server.address.to_string();
     scene.write("here/file", b"contents");
     scene.write("served/there", b"contents");
@@ -169,15 +175,19 @@ fn rights_are_kept_to_with_a_clear_message() {
         add(&scene, "reader", "read"),
         add(&scene, "writer", "write"),
     );
-    let output = client(&scene, &reader, &["send", "file", &address]);
+    let output = client(&scene, &reader, &format!("send file {address}"));
     refused(&output, 1, &["takes no files from us", "may only read"]);
-    succeeded(&client(&scene, &reader, &["receive", &server.at("there")]));
-    let output = client(&scene, &writer, &["receive", &server.at("there")]);
+    succeeded(&client(
+        &scene,
+        &reader,
+        &format!("receive {}", server.at("there")),
+    ));
+    let output = client(&scene, &writer, &format!("receive {}", server.at("there")));
     refused(&output, 1, &["this token may write and not read"]);
-    succeeded(&client(&scene, &writer, &["send", "file", &address]));
+    succeeded(&client(&scene, &writer, &format!("send file {address}")));
     assert_eq!(scene.names("served"), ["file", "there"]);
     refused(
-        &token(&scene, &["add", "x", "--rights", "all"]),
+        &token(&scene, "add x --rights all"),
         2,
         &["--rights", "`read`, `write` or `both`"],
     );
@@ -187,34 +197,25 @@ fn rights_are_kept_to_with_a_clear_message() {
 fn names_that_cannot_be_or_are_taken_are_refused() {
     let scene = Scene::new();
     add(&scene, "alice", "both");
-    refused(
-        &token(&scene, &["add", "alice"]),
-        2,
-        &["alice", "already", "revoke"],
-    );
-    refused(&token(&scene, &["add", "default"]), 2, &["default"]);
-    refused(&token(&scene, &["add", "a b"]), 2, &["letters, digits"]);
-    refused(
-        &token(&scene, &["add", "a\u{1b}[31m"]),
-        2,
-        &["letters, digits"],
-    );
-    refused(&token(&scene, &["revoke", "bob"]), 2, &["bob", "list"]);
-    let full = scene.command("server", &["serve", "token", "add", "late"]);
+    let taken = token(&scene, "add alice");
+    refused(&taken, 2, &["alice", "already", "revoke"]);
+    refused(&token(&scene, "add default"), 2, &["default"]);
+    for name in ["a b", "a\u{1b}[31m"] {
+        let mut add = scene.command("server", "serve token add");
+        refused(&run(add.arg(name)), 2, &["letters, digits"]);
+    }
+    refused(&token(&scene, "revoke bob"), 2, &["bob", "list"]);
+    let full = scene.command("server", "serve token add late");
     let output = to_full_device(full);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     // What nobody could read is not kept.
-    refused(&token(&scene, &["revoke", "late"]), 2, &["late"]);
+    refused(&token(&scene, "revoke late"), 2, &["late"]);
 }
 
 /// Runs a command whose output cannot be written.
 fn to_full_device(mut command: Command) -> std::process::Output {
     let full = fs::File::options().write(true).open("/dev/full");
-    let child = command
-        .stdout(full.expect("Linux has it"))
-        .stderr(std::process::Stdio::piped())
-        .spawn();
-    child.expect("it runs").wait_with_output().expect("it ends")
+    run(command.stdout(full.expect("Linux has it")))
 }
 
 #[test]
@@ -224,87 +225,73 @@ fn a_folder_called_token_can_be_served_and_nobody_needs_a_default_token() {
     // The first client comes before the first start: nobody else is let in then.
     let alice = add(&scene, "alice", "read");
     scene.write("here/token/file", b"contents");
-    let arguments = [
-        "serve",
-        "./token",
-        "--bind",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--json",
-    ];
-    let server = Server::start(scene.command("server", &arguments));
+    let serve = "serve ./token --bind 127.0.0.1 --port 0 --json";
+    let server = Server::start(scene.command("server", serve));
     assert_eq!(
         scene.names("server"),
         ["last-used.json", "server.pem", "tokens.json"]
     );
-    succeeded(&client(&scene, &alice, &["receive", &server.at("file")]));
+    succeeded(&client(
+        &scene,
+        &alice,
+        &format!("receive {}", server.at("file")),
+    ));
     drop(server);
-    let output = scene.command("server", &["serve", "token"]).output();
-    assert_eq!(
-        output.expect("the binary runs").status.code(),
-        Some(2),
-        "a verb is missing"
-    );
-    let output = scene.command("server", &["serve"]).output();
-    refused(&output.expect("the binary runs"), 2, &["DIR"]);
+    let output = token(&scene, "");
+    assert_eq!(output.status.code(), Some(2), "a verb is missing");
+    refused(&scene.run("server", "serve"), 2, &["DIR"]);
 }
 
 #[test]
 fn each_transfer_is_in_the_audit_log_with_who_and_what() {
     let scene = Scene::new();
     let log = scene.text("audit");
-    let mut server = scene.serve(&["--audit", &log]);
+    let mut server = scene.serve(&format!("--audit {log}"));
     let address = server.address.to_string();
     let alice = add(&scene, "alice", "both");
     scene.write("here/file", &[7; 100_000]);
-    succeeded(&client(&scene, &alice, &["send", "file", &address]));
-    succeeded(&client(&scene, &alice, &["receive", &server.at("file")]));
-    refused(
-        &client(&scene, &alice, &["receive", &server.at("absent")]),
-        1,
-        &["absent"],
+    let (send, receive) = (
+        format!("send file {address}"),
+        format!("receive {}", server.at("file")),
     );
+    let elsewhere = format!("{receive} --into back");
+    for words in [&send, &send, &receive, &elsewhere] {
+        succeeded(&client(&scene, &alice, words));
+    }
+    let absent = client(&scene, &alice, &format!("receive {}", server.at("absent")));
+    refused(&absent, 1, &["absent"]);
     event(&mut server, "failed");
     assert_eq!(fs::metadata(&log).expect("made").mode() & 0o777, 0o600);
-    let text = fs::read_to_string(&log).expect("written");
-    let lines: Vec<Value> = text.lines().map(|line| json(line.as_bytes())).collect();
-    assert_eq!(lines.len(), 3, "{text}");
-    for (line, (event, moved)) in lines.iter().zip([("received", 100_000), ("sent", 0)]) {
+    let log = fs::read_to_string(&log).expect("written");
+    let lines: Vec<Value> = log.lines().map(|line| json(line.as_bytes())).collect();
+    assert_eq!(lines.len(), 5, "{log}");
+    for (line, (event, outcome, moved)) in lines.iter().zip([
+        ("received", "complete", 100_000),
+        ("received", "same", 0),
+        ("sent", "same", 0),
+        ("sent", "complete", 100_000),
+    ]) {
         assert_eq!(line["event"], event, "{line}");
+        assert_eq!(line["outcome"], outcome, "{line}");
         assert_eq!(line["moved_bytes"], moved, "{line}");
-        assert_eq!(line["bytes"], 100_000);
+        assert_eq!(
+            (&line["bytes"], &line["kept_bytes"]),
+            (&100_000.into(), &0.into())
+        );
+        assert_eq!(line["file"], "file");
     }
-    assert_eq!(
-        (&lines[0]["outcome"], &lines[1]["outcome"]),
-        (&"complete".into(), &"same".into())
-    );
     for line in &lines {
         assert_eq!(line["name"], "alice");
         assert_eq!(line["schema"], 1);
-        assert!(
-            line["client"]
-                .as_str()
-                .expect("an address")
-                .starts_with("127.0.0.1:")
-        );
-        assert!(line["time"].as_str().expect("a time").ends_with('Z'));
+        assert!(text(line, "client").starts_with("127.0.0.1:"));
+        assert!(text(line, "time").ends_with('Z'));
     }
-    assert!(
-        lines[0]["duration_s"]
-            .as_f64()
-            .is_some_and(|seconds| seconds > 0.0)
-    );
+    assert!(lines[0]["duration_s"].as_f64() > Some(0.0));
     assert_eq!(
-        (&lines[2]["event"], &lines[2]["file"]),
+        (&lines[4]["event"], &lines[4]["file"]),
         (&"failed".into(), &"absent".into())
     );
-    assert!(
-        lines[2]["why"]
-            .as_str()
-            .expect("a text")
-            .contains("no such file")
-    );
+    assert!(text(&lines[4], "why").contains("no such file"));
 }
 
 #[test]
@@ -320,68 +307,47 @@ fn an_audit_log_that_others_may_change_is_refused() {
         ("served", "--audit"),
     ] {
         let log = scene.text(name);
-        let arguments = ["serve", &served, "--port", "0", "--audit", &log];
-        let output = scene.command("server", &arguments).output();
-        refused(&output.expect("the binary runs"), 2, &[word]);
+        let output = scene.run("server", &format!("serve {served} --port 0 --audit {log}"));
+        refused(&output, 2, &[word]);
     }
 }
 
 #[test]
 fn secrets_that_others_may_read_are_refused_at_both_ends() {
     let scene = Scene::new();
-    drop(scene.serve(&[]));
-    let served = scene.text("served");
-    let serve = ["serve", served.as_str(), "--port", "0"];
+    drop(scene.serve(""));
+    let serve = format!("serve {} --port 0", scene.text("served"));
     add(&scene, "alice", "both");
     for file in ["server/server.pem", "server/token", "server/tokens.json"] {
         for mode in [0o640, 0o604, 0o644] {
             permit(&scene, file, mode);
-            let output = scene.command("server", &serve).output();
             let command = format!("chmod 600 {}", scene.text(file));
-            refused(&output.expect("the binary runs"), 2, &[&command]);
+            refused(&scene.run("server", &serve), 2, &[&command]);
         }
         permit(&scene, file, 0o600);
     }
     permit(&scene, "server", 0o770);
     let command = format!("chmod go-w {}", scene.text("server"));
-    let output = scene.command("server", &serve).output();
-    refused(&output.expect("the binary runs"), 2, &[&command]);
-    refused(&token(&scene, &["list"]), 2, &[&command]);
+    refused(&scene.run("server", &serve), 2, &[&command]);
+    refused(&token(&scene, "list"), 2, &[&command]);
     permit(&scene, "server", 0o700);
 
     // A token that was copied with a careless umask.
     scene.write("here/careless", b"a token that is long enough\n");
     permit(&scene, "here/careless", 0o644);
-    let output = client(&scene, "careless", &["receive", "127.0.0.1/x"]);
+    let output = client(&scene, "careless", "receive 127.0.0.1/x");
     refused(&output, 2, &["chmod 600 careless"]);
-    let with = [&serve[..], &["--token-file", "careless"]].concat();
-    let output = scene.command("server", &with).output();
-    refused(
-        &output.expect("the binary runs"),
-        2,
-        &["chmod 600 careless"],
-    );
+    let output = scene.run("server", &format!("{serve} --token-file careless"));
+    refused(&output, 2, &["chmod 600 careless"]);
     fs::create_dir(scene.path("client")).expect("a folder");
     scene.write("client/token", b"a token that is long enough\n");
     permit(&scene, "client/token", 0o644);
-    let output = scene
-        .command("client", &["receive", "127.0.0.1/x"])
-        .output();
-    refused(
-        &output.expect("the binary runs"),
-        2,
-        &["chmod 600", "client/token"],
-    );
+    let output = scene.run("client", "receive 127.0.0.1/x");
+    refused(&output, 2, &["chmod 600", "client/token"]);
     // Nor one that anybody could guess.
-    let output = scene
-        .command("client", &["receive", "127.0.0.1/x"])
-        .env("VERUS_TOKEN", "fifteen letters")
-        .output();
-    refused(
-        &output.expect("the binary runs"),
-        2,
-        &["VERUS_TOKEN", "15 characters"],
-    );
+    let mut command = scene.command("client", "receive 127.0.0.1/x");
+    let output = run(command.env("VERUS_TOKEN", "fifteen letters"));
+    refused(&output, 2, &["VERUS_TOKEN", "15 characters"]);
 }
 
 /// Says of whom a process consists: user and group numbers, and a field more, of each of its threads.
@@ -419,18 +385,13 @@ fn root_becomes_whom_the_folder_belongs_to() {
     let scene = Scene::new();
     of_nobody(&scene);
     let log = scene.text("audit");
-    let mut server = scene.serve(&["--audit", &log]);
+    let mut server = scene.serve(&format!("--audit {log}"));
     let all = format!("{NOBODY} {NOBODY} {NOBODY} {NOBODY}");
     for (uid, gid, capabilities) in threads(&server, "CapPrm") {
         assert_eq!((&uid, &gid), (&all, &all));
         assert_eq!(capabilities.trim_start_matches('0'), "");
     }
-    for field in ["NoNewPrivs", "Groups"] {
-        let expected = if field == "Groups" {
-            NOBODY.to_string()
-        } else {
-            "1".to_owned()
-        };
+    for (field, expected) in [("NoNewPrivs", "1"), ("Groups", "65534")] {
         for (_, _, value) in threads(&server, field) {
             assert_eq!(value, expected, "{field}");
         }
@@ -449,27 +410,20 @@ fn root_becomes_whom_the_folder_belongs_to() {
     succeeded(&client(
         &scene,
         &alice,
-        &["send", "file", &server.address.to_string()],
+        &format!("send file {}", server.address),
     ));
     let found = fs::metadata(scene.path("served/file")).expect("arrived");
     assert_eq!((found.uid(), found.gid()), (NOBODY, NOBODY));
     event(&mut server, "received");
     // The audit log stays root's.
     assert_eq!(fs::metadata(&log).expect("made").uid(), 0);
-    assert!(
-        fs::read_to_string(&log)
-            .expect("readable")
-            .contains("alice")
-    );
+    let lines = fs::read_to_string(&log).expect("readable");
+    assert!(lines.contains("alice"));
     // What only root may read is of no use to it, and it says so.
     drop(server);
     chown(scene.path("server"), Some(0), Some(0)).expect("root may");
-    let served = scene.text("served");
-    let output = scene
-        .command("server", &["serve", &served, "--port", "0"])
-        .output();
-    let words = ["(user 65534)", "--config"];
-    refused(&output.expect("the binary runs"), 2, &words);
+    let output = run(&mut scene.serving("served", 0, ""));
+    refused(&output, 2, &["(user 65534)", "--config"]);
 }
 
 #[test]
@@ -479,26 +433,23 @@ fn root_becomes_whom_it_is_told_to() {
     of_nobody(&scene);
     chown(scene.path("served"), Some(0), Some(0)).expect("root may");
     scene.write("served/file", b"contents");
-    let server = scene.serve(&["--user", &format!("{NOBODY}:12345")]);
+    let server = scene.serve(&format!("--user {NOBODY}:12345"));
     for (uid, gid, _) in threads(&server, "Groups") {
         assert!(uid.split(' ').all(|uid| uid == NOBODY.to_string()), "{uid}");
         assert!(gid.split(' ').all(|gid| gid == "12345"), "{gid}");
     }
-    succeeded(&scene.client(&["receive", &server.at("file")]));
+    succeeded(&scene.client(&format!("receive {}", server.at("file"))));
     scene.write("here/mine", b"contents");
     // It may no more write here than its user.
-    let output = scene.client(&["send", "mine", &server.address.to_string()]);
+    let output = scene.client(&format!("send mine {}", server.address));
     refused(&output, 1, &["permission denied"]);
-    let served = scene.text("served");
     for (user, word) in [
         ("no-such-user", "no such user"),
         ("54321", "UID:GID"),
         ("0:no-such", "no-such"),
     ] {
-        let output = scene
-            .command("server", &["serve", &served, "--user", user])
-            .output();
-        refused(&output.expect("the binary runs"), 2, &["--user", word]);
+        let output = run(&mut scene.serving("served", 0, &format!("--user {user}")));
+        refused(&output, 2, &["--user", word]);
     }
 }
 
@@ -506,7 +457,7 @@ fn root_becomes_whom_it_is_told_to() {
 #[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn root_in_its_own_folder_keeps_none_of_its_capabilities_unless_told_to() {
     let scene = Scene::new();
-    let server = scene.serve(&[]);
+    let server = scene.serve("");
     for (_, _, capabilities) in threads(&server, "CapEff") {
         assert_eq!(capabilities.trim_start_matches('0'), "");
     }
@@ -516,14 +467,14 @@ fn root_in_its_own_folder_keeps_none_of_its_capabilities_unless_told_to() {
     scene.write("served/theirs", b"contents");
     chown(scene.path("served/theirs"), Some(NOBODY), Some(NOBODY)).expect("root may");
     permit(&scene, "served/theirs", 0o600);
-    let output = scene.client(&["receive", &server.at("theirs")]);
+    let output = scene.client(&format!("receive {}", server.at("theirs")));
     refused(&output, 1, &["permission denied"]);
     drop(server);
-    let server = scene.serve(&["--user", "root"]);
+    let server = scene.serve("--user root");
     for (_, _, capabilities) in threads(&server, "CapEff") {
         assert_ne!(capabilities.trim_start_matches('0'), "");
     }
-    succeeded(&scene.client(&["receive", &server.at("theirs")]));
+    succeeded(&scene.client(&format!("receive {}", server.at("theirs"))));
 }
 
 #[test]
@@ -533,15 +484,9 @@ fn only_root_becomes_somebody_else() {
     let scene = Scene::new();
     of_nobody(&scene);
     permit(&scene, "here", 0o777);
-    let served = scene.text("served");
-    let arguments = ["serve", &served, "--port", "0", "--user", "root"];
-    let output = scene
-        .command("server", &arguments)
-        .uid(NOBODY)
-        .gid(NOBODY)
-        .output();
+    let mut as_root = scene.serving("served", 0, "--user root");
     refused(
-        &output.expect("the binary runs"),
+        &run(as_root.uid(NOBODY).gid(NOBODY)),
         2,
         &["--user", "only root"],
     );
@@ -549,18 +494,14 @@ fn only_root_becomes_somebody_else() {
     scene.secret("server/token", b"a token that is long enough\n");
     chown(scene.path("server/token"), Some(4321), Some(4321)).expect("root may");
     chown(scene.path("server"), Some(0), Some(0)).expect("root may");
-    let output = scene.command(
-        "server",
-        &["serve", &served, "--user", "root", "--port", "0"],
-    );
-    let output = { output }.output().expect("the binary runs");
+    let output = run(&mut scene.serving("served", 0, "--user root"));
     refused(&output, 2, &["belongs to user 4321", "chown 0"]);
 }
 
 #[test]
 fn a_running_server_cannot_read_beyond_its_folders() {
     let scene = Scene::new();
-    let mut server = scene.serve(&["--read-only"]);
+    let mut server = scene.serve("--read-only");
     let landlock = server.start["landlock_abi"].as_i64();
     assert!(
         landlock >= Some(1),
@@ -569,7 +510,11 @@ fn a_running_server_cannot_read_beyond_its_folders() {
     );
     let alice = add(&scene, "alice", "both");
     scene.write("served/file", b"contents");
-    succeeded(&client(&scene, &alice, &["receive", &server.at("file")]));
+    succeeded(&client(
+        &scene,
+        &alice,
+        &format!("receive {}", server.at("file")),
+    ));
     // A list of tokens that lies elsewhere: readable for whoever runs the server, root even, and yet not for it.
     let (list, elsewhere) = (
         scene.path("server/tokens.json"),
@@ -579,17 +524,11 @@ fn a_running_server_cannot_read_beyond_its_folders() {
     symlink(&elsewhere, scene.path("server/link")).expect("a link");
     fs::rename(scene.path("server/link"), &list).expect("ours");
     let told = event(&mut server, "tokens_unreadable");
-    assert!(
-        told["why"]
-            .as_str()
-            .expect("a text")
-            .contains("ermission denied"),
-        "{told}"
-    );
+    assert!(text(&told, "why").contains("ermission denied"), "{told}");
     // What was known goes on counting, and the transfer above was of a file that it may read.
     succeeded(&client(
         &scene,
         &alice,
-        &["receive", &server.at("file"), "--force"],
+        &format!("receive {} --force", server.at("file")),
     ));
 }

@@ -61,11 +61,11 @@ impl Scene {
         names
     }
 
-    /// A command that knows no keys, tokens and hosts but those of `config`.
-    pub fn command(&self, config: &str, arguments: &[&str]) -> Command {
+    /// A command that knows no keys, tokens and hosts but those of `config`; spaces part its words.
+    pub fn command(&self, config: &str, words: &str) -> Command {
         let mut command = Command::new(ENDPOINT);
         command
-            .args(arguments)
+            .args(words.split_whitespace())
             .current_dir(self.path("here"))
             .env("VERUS_CONFIG", self.path(config))
             .env_remove("VERUS_TOKEN")
@@ -73,15 +73,18 @@ impl Scene {
         command
     }
 
-    /// A client's command, run to its end; it has the server's token, as a copy of the file has it.
-    pub fn client(&self, arguments: &[&str]) -> Output {
-        self.client_command(arguments)
-            .output()
-            .expect("the binary runs")
+    /// The same, run to its end.
+    pub fn run(&self, config: &str, words: &str) -> Output {
+        run(&mut self.command(config, words))
     }
 
-    pub fn client_command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.command("client", arguments);
+    /// A client's command, run to its end; it has the server's token, as a copy of the file has it.
+    pub fn client(&self, words: &str) -> Output {
+        run(&mut self.client_command(words))
+    }
+
+    pub fn client_command(&self, words: &str) -> Command {
+        let mut command = self.command("client", words);
         if let Ok(token) = fs::read_to_string(self.path("server/token")) {
             command.env("VERUS_TOKEN", token.trim());
         }
@@ -89,18 +92,25 @@ impl Scene {
     }
 
     /// Serves `served` on a free port.
-    pub fn serve(&self, more: &[&str]) -> Server {
+    pub fn serve(&self, more: &str) -> Server {
         self.serve_on(0, more)
     }
 
-    pub fn serve_on(&self, port: u16, more: &[&str]) -> Server {
-        let port = port.to_string();
-        let served = self.text("served");
-        let mut arguments = vec!["serve", &served, "--bind", "127.0.0.1", "--port", &port];
-        arguments.extend(["--json"]);
-        arguments.extend(more);
-        Server::start(self.command("server", &arguments))
+    pub fn serve_on(&self, port: u16, more: &str) -> Server {
+        Server::start(self.serving("served", port, more))
     }
+
+    /// The command that serves `folder`.
+    pub fn serving(&self, folder: &str, port: u16, more: &str) -> Command {
+        let folder = self.text(folder);
+        let words = format!("serve {folder} --bind 127.0.0.1 --port {port} --json {more}");
+        self.command("server", &words)
+    }
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command) -> Output {
+    command.output().expect("the binary runs")
 }
 
 /// A running server; dropping it kills it.

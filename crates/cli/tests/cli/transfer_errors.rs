@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::transfer_common::{Scene, Server, free_port, refused, succeeded};
+use crate::transfer_common::{Scene, Server, free_port, refused, run, succeeded};
 
 /// A fingerprint that no server has.
 const OTHER: &str = "aaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaa";
@@ -17,24 +17,18 @@ const OTHER: &str = "aaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaa";
 #[test]
 fn a_wrong_fingerprint_is_refused_before_anything_is_sent() {
     let scene = Scene::new();
-    let server = scene.serve(&[]);
+    let server = scene.serve("");
     scene.write("here/file", b"contents");
     scene.write("served/other", b"contents");
-    let (address, from) = (server.address.to_string(), server.at("other"));
-    for arguments in [vec!["send", "file", &address], vec!["receive", &from]] {
-        let arguments = [&arguments[..], &["--fingerprint", OTHER]].concat();
+    let send = format!("send file {}", server.address);
+    for what in [&send, &format!("receive {}", server.at("other"))] {
         let words = [OTHER, &server.fingerprint, "nothing was sent"];
-        refused(&scene.client(&arguments), 1, &words);
+        let output = scene.client(&format!("{what} --fingerprint {OTHER}"));
+        refused(&output, 1, &words);
     }
     assert_eq!(scene.names("served"), ["other"]);
     assert_eq!(scene.names("here"), ["file"]);
-    let right = [
-        "send",
-        "file",
-        &address,
-        "--fingerprint",
-        &server.fingerprint,
-    ];
+    let right = format!("{send} --fingerprint {}", server.fingerprint);
     succeeded(&scene.client(&right));
     assert_eq!(scene.names("served"), ["file", "other"]);
 }
@@ -42,15 +36,15 @@ fn a_wrong_fingerprint_is_refused_before_anything_is_sent() {
 #[test]
 fn a_fingerprint_that_has_changed_is_refused_until_the_user_says_otherwise() {
     let scene = Scene::new();
-    let server = scene.serve(&[]);
+    let server = scene.serve("");
     scene.write("here/file", b"contents");
     let address = server.address.to_string();
-    succeeded(&scene.client(&["send", "file", &address]));
+    succeeded(&scene.client(&format!("send file {address}")));
     let (first, port) = (server.fingerprint.clone(), server.address.port());
     server.kill();
     fs::remove_file(scene.path("server/server.pem")).expect("its key");
     fs::remove_file(scene.path("served/file")).expect("it arrived");
-    let server = scene.serve_on(port, &[]);
+    let server = scene.serve_on(port, "");
     assert_ne!(server.fingerprint, first);
     let hosts = scene.text("client/known_hosts");
     let words = [
@@ -60,33 +54,29 @@ fn a_fingerprint_that_has_changed_is_refused_until_the_user_says_otherwise() {
         &hosts,
         "nothing was sent",
     ];
-    refused(&scene.client(&["send", "file", &address]), 1, &words);
+    refused(&scene.client(&format!("send file {address}")), 1, &words);
     assert!(scene.names("served").is_empty());
     fs::remove_file(&hosts).expect("it is there");
-    succeeded(&scene.client(&["send", "file", &address]));
+    succeeded(&scene.client(&format!("send file {address}")));
 }
 
 #[test]
 fn a_wrong_token_and_none_get_nothing() {
     let scene = Scene::new();
-    let server = scene.serve(&[]);
+    let server = scene.serve("");
     scene.write("here/file", b"contents");
     scene.secret("here/wrong", b"a token that is quite another one\n");
     scene.write("served/other", b"contents");
-    let (address, from) = (server.address.to_string(), server.at("other"));
+    let (send, receive) = (
+        format!("send file {}", server.address),
+        format!("receive {}", server.at("other")),
+    );
     // Met before: what is refused is the client, not the server.
-    succeeded(&scene.client(&["receive", &from, "--into", "met"]));
-    for arguments in [vec!["send", "file", &address], vec!["receive", &from]] {
-        let none = scene
-            .command("client", &arguments)
-            .output()
-            .expect("the binary runs");
+    succeeded(&scene.client(&format!("{receive} --into met")));
+    for what in [send, receive] {
+        let none = scene.run("client", &what);
         refused(&none, 1, &["asks for a token", "--token-file"]);
-        let wrong = [&arguments[..], &["--token-file", "wrong"]].concat();
-        let wrong = scene
-            .command("client", &wrong)
-            .output()
-            .expect("the binary runs");
+        let wrong = scene.run("client", &format!("{what} --token-file wrong"));
         refused(&wrong, 1, &["does not accept the token"]);
     }
     assert_eq!(scene.names("served"), ["other"]);
@@ -96,12 +86,11 @@ fn a_wrong_token_and_none_get_nothing() {
 #[test]
 fn a_server_that_does_not_know_the_token_is_not_trusted_on_first_use() {
     let scene = Scene::new();
-    let server = scene.serve(&["--no-token"]);
+    let server = scene.serve("--no-token");
     scene.write("here/file", b"contents");
     scene.secret("here/token", b"a token that the server does not know\n");
-    let address = server.address.to_string();
-    let send = ["send", "file", &address, "--token-file", "token"];
-    let output = scene.command("client", &send).output().expect("it runs");
+    let send = format!("send file {} --token-file token", server.address);
+    let output = scene.run("client", &send);
     refused(&output, 1, &[&server.fingerprint, "--fingerprint"]);
     assert!(scene.names("served").is_empty());
 }
@@ -114,7 +103,7 @@ fn no_path_leads_out_of_the_folder() {
     symlink(scene.path("secret"), scene.path("served/link")).expect("a link");
     symlink("../secret", scene.path("served/relative")).expect("a link");
     symlink("../outside", scene.path("served/folder")).expect("a link");
-    let server = scene.serve(&[]);
+    let server = scene.serve("");
     for path in [
         "../secret",
         "a/../../secret",
@@ -122,13 +111,13 @@ fn no_path_leads_out_of_the_folder() {
         "relative",
         "folder/../../secret",
     ] {
-        let output = scene.client(&["receive", &server.at(path)]);
+        let output = scene.client(&format!("receive {}", server.at(path)));
         let code = if path.contains("..") { 2 } else { 1 };
         refused(&output, code, &[path]);
     }
     scene.write("here/file", b"contents");
     for folder in ["..", "folder"] {
-        let output = scene.client(&["send", "file", &server.at(folder)]);
+        let output = scene.client(&format!("send file {}", server.at(folder)));
         let code = if folder == ".." { 2 } else { 1 };
         refused(&output, code, &[]);
     }
@@ -165,36 +154,24 @@ fn a_full_disk_is_named_and_no_file_is_left_that_looks_whole() {
     let (served, here) = (scene.path("served"), scene.path("small"));
     fs::create_dir(&here).expect("a folder");
     let (_served, _here) = (Small::mount(&served), Small::mount(&here));
-    let server = scene.serve(&[]);
+    let server = scene.serve("");
     let large: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8 + 1).collect();
     scene.write("here/large", &large);
     let address = server.address.to_string();
-    let output = scene.client(&["send", "large", &address]);
+    let output = scene.client(&format!("send large {address}"));
     refused(&output, 1, &["large", "full", "the other end"]);
     assert!(
         scene.names("served").is_empty(),
         "what had arrived would keep the disk full"
     );
     scene.write("here/small", b"there is room for this");
-    succeeded(&scene.client(&["send", "small", &address]));
+    succeeded(&scene.client(&format!("send small {address}")));
 
     // And here.
     server.kill();
-    let served = scene.text("here");
-    let mut server = Server::start(scene.command(
-        "server",
-        &[
-            "serve",
-            &served,
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--json",
-        ],
-    ));
+    let mut server = Server::start(scene.serving("here", 0, ""));
     let small = scene.text("small");
-    let output = scene.client(&["receive", &server.at("large"), "--into", &small]);
+    let output = scene.client(&format!("receive {} --into {small}", server.at("large")));
     refused(&output, 1, &["large", "full"]);
     assert!(scene.names("small").is_empty());
     assert_eq!(server.event()["event"], "connected");
@@ -203,26 +180,23 @@ fn a_full_disk_is_named_and_no_file_is_left_that_looks_whole() {
 #[test]
 fn a_quota_and_how_long_unfinished_files_stay_are_flags() {
     let scene = Scene::new();
-    let server = scene.serve(&["--max-bytes", "100kB", "--keep-parts", "forever"]);
+    let server = scene.serve("--max-bytes 100kB --keep-parts forever");
     scene.write("here/large", &[7; 200_000]);
     scene.write("here/small", b"there is room for this");
     let address = server.address.to_string();
-    let output = scene.client(&["send", "large", &address]);
-    refused(
-        &output,
-        1,
-        &["large", "100000 bytes", "--max-bytes", "the other end"],
-    );
+    let output = scene.client(&format!("send large {address}"));
+    let words = ["large", "100000 bytes", "--max-bytes", "the other end"];
+    refused(&output, 1, &words);
     assert!(scene.names("served").is_empty());
-    succeeded(&scene.client(&["send", "small", &address]));
+    succeeded(&scene.client(&format!("send small {address}")));
     let served = scene.text("served");
-    for (flag, value, word) in [
-        ("--max-bytes", "much", "--max-bytes"),
-        ("--keep-parts", "long", "forever"),
-        ("--clients-per-address", "0", "--clients-per-address"),
+    for (flag, word) in [
+        ("--max-bytes much", "--max-bytes"),
+        ("--keep-parts long", "forever"),
+        ("--clients-per-address 0", "--clients-per-address"),
     ] {
-        let mut command = scene.command("server", &["serve", &served, flag, value]);
-        refused(&command.output().expect("it runs"), 2, &[word]);
+        let output = scene.run("server", &format!("serve {served} {flag}"));
+        refused(&output, 2, &[word]);
     }
 }
 
@@ -233,16 +207,15 @@ fn what_is_no_file_is_no_secret_and_no_list_of_hosts() {
     scene.secret("here/token", b"a token that is long enough\n");
     let pipe = scene.text("here/pipe");
     nix::unistd::mkfifo(&*pipe, nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
-    let server = scene.serve(&[]);
-    let address = server.address.to_string();
+    let server = scene.serve("");
+    let (address, served) = (server.address, scene.text("served"));
     for no_file in [&*pipe, "/dev/tty", "/dev/zero"] {
-        let token = ["send", "file", &address, "--token-file", no_file];
-        refused(&scene.client(&token), 2, &[no_file]);
-        let hosts = ["send", "file", &address, "--known-hosts", no_file];
-        refused(&scene.client(&hosts), 2, &[no_file]);
-        let served = scene.text("served");
-        let mut serving = scene.command("server", &["serve", &served, "--token-file", no_file]);
-        refused(&serving.output().expect("it runs"), 2, &[no_file]);
+        for option in ["--token-file", "--known-hosts"] {
+            let output = scene.client(&format!("send file {address} {option} {no_file}"));
+            refused(&output, 2, &[no_file]);
+        }
+        let output = scene.run("server", &format!("serve {served} --token-file {no_file}"));
+        refused(&output, 2, &[no_file]);
     }
     assert!(scene.names("served").is_empty());
 }
@@ -250,17 +223,7 @@ fn what_is_no_file_is_no_secret_and_no_list_of_hosts() {
 #[test]
 fn a_limit_on_the_size_of_files_fails_one_file_and_ends_nobody() {
     let scene = Scene::new();
-    let served = scene.text("served");
-    let serve = [
-        "serve",
-        &served,
-        "--bind",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--json",
-    ];
-    let whole = scene.command("server", &serve);
+    let whole = scene.serving("served", 0, "");
     let limits = ["-c", "ulimit -f 200; exec \"$@\"", "sh"];
     let mut command = Command::new("sh");
     command
@@ -274,9 +237,9 @@ fn a_limit_on_the_size_of_files_fails_one_file_and_ends_nobody() {
     scene.write("here/large", &[7; 1_000_000]);
     scene.write("here/small", &[7; 10_000]);
     let address = server.address.to_string();
-    let output = scene.client(&["send", "large", &address]);
+    let output = scene.client(&format!("send large {address}"));
     refused(&output, 1, &["large", "larger than", "the other end"]);
-    succeeded(&scene.client(&["send", "small", &address]));
+    succeeded(&scene.client(&format!("send small {address}")));
     assert_eq!(scene.names("served"), ["small"]);
 }
 
@@ -313,48 +276,25 @@ fn a_file_that_may_not_be_read_is_named_at_either_end() {
         let mode = fs::Permissions::from_mode(0o600);
         fs::set_permissions(scene.path(name), mode).expect("our own");
     }
-    let served = scene.text("served");
-    let serve = scene.command(
-        "server",
-        &[
-            "serve",
-            &served,
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--json",
-        ],
-    );
-    let server = Server::start(as_nobody(&scene, &serve));
+    let server = Server::start(as_nobody(&scene, &scene.serving("served", 0, "")));
     let words = ["mine", "permission denied"];
-    let output = scene.client(&["receive", &server.at("mine"), "--force"]);
+    let output = scene.client(&format!("receive {} --force", server.at("mine")));
     refused(&output, 1, &words);
-    let send = scene.client_command(&["send", "mine", &server.address.to_string()]);
-    let output = as_nobody(&scene, &send).output().expect("the binary runs");
-    refused(&output, 2, &words);
+    let send = scene.client_command(&format!("send mine {}", server.address));
+    refused(&run(&mut as_nobody(&scene, &send)), 2, &words);
     assert_eq!(scene.names("here"), ["mine"]);
 }
 
 #[test]
 fn what_is_not_there_is_named() {
     let scene = Scene::new();
-    let server = scene.serve(&[]);
-    let address = server.address.to_string();
-    refused(
-        &scene.client(&["send", "absent", &address]),
-        2,
-        &["absent", "no such file"],
-    );
-    let output = scene.client(&["receive", &server.at("absent")]);
+    let server = scene.serve("");
+    let output = scene.client(&format!("send absent {}", server.address));
+    refused(&output, 2, &["absent", "no such file"]);
+    let output = scene.client(&format!("receive {}", server.at("absent")));
     refused(&output, 1, &["absent", "no such file"]);
-    let absent = scene.text("absent");
-    let output = scene.command("server", &["serve", &absent]).output();
-    refused(
-        &output.expect("the binary runs"),
-        2,
-        &["absent", "no such folder"],
-    );
+    let output = scene.run("server", "serve absent");
+    refused(&output, 2, &["absent", "no such folder"]);
     assert!(scene.names("here").is_empty());
 }
 
@@ -362,15 +302,9 @@ fn what_is_not_there_is_named() {
 fn a_port_in_use_is_named() {
     let scene = Scene::new();
     let taken = UdpSocket::bind("127.0.0.1:0").expect("some port is free");
-    let port = taken.local_addr().expect("it is bound").port().to_string();
-    let served = scene.text("served");
-    let arguments = ["serve", &served, "--bind", "127.0.0.1", "--port", &port];
-    let output = scene.command("server", &arguments).output();
-    refused(
-        &output.expect("the binary runs"),
-        2,
-        &[&port, "in use", "--port"],
-    );
+    let port = taken.local_addr().expect("it is bound").port();
+    let output = run(&mut scene.serving("served", port, ""));
+    refused(&output, 2, &[&port.to_string(), "in use", "--port"]);
 }
 
 #[test]
@@ -378,30 +312,27 @@ fn a_host_that_does_not_answer_or_does_not_exist_fails_the_run() {
     let scene = Scene::new();
     scene.write("here/file", b"contents");
     let silent = format!("127.0.0.1:{}", free_port());
-    let output = scene.client(&["send", "file", &silent]);
+    let output = scene.client(&format!("send file {silent}"));
     refused(&output, 1, &[&silent, "no answer"]);
-    let output = scene.client(&["receive", "no-such-host.invalid/file"]);
-    refused(
-        &output,
-        1,
-        &["cannot find the host", "no-such-host.invalid"],
-    );
+    let output = scene.client("receive no-such-host.invalid/file");
+    let words = ["cannot find the host", "no-such-host.invalid"];
+    refused(&output, 1, &words);
     assert_eq!(scene.names("here"), ["file"]);
 }
 
 #[test]
 fn what_is_sent_has_a_log_where_one_is_asked_for() {
     let scene = Scene::new();
-    let server = scene.serve(&[]);
+    let server = scene.serve("");
     scene.write("here/file", &vec![7; 1 << 20]);
     let address = server.address.to_string();
     let logs = scene.text("logs");
-    succeeded(&scene.client(&["send", "file", &address, "--qlog", &logs]));
+    succeeded(&scene.client(&format!("send file {address} --qlog {logs}")));
     assert_eq!(scene.names("logs"), ["forward_127.0.0.1_flow0.sqlog"]);
     let text = fs::read(scene.path("logs/forward_127.0.0.1_flow0.sqlog")).expect("it is there");
     let text = String::from_utf8_lossy(&text);
     let sent = text.matches("quic:packet_sent").count();
     assert!(sent >= (1 << 20) / 1500, "{sent} packets");
-    let again = scene.client(&["send", "file", &address, "--qlog", &logs]);
+    let again = scene.client(&format!("send file {address} --qlog {logs}"));
     refused(&again, 2, &["--qlog", "not empty"]);
 }

@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::transfer_common::{Scene, Server};
 use rand::Rng;
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::{Rate, random};
+use verus_core::random;
 use verus_faults::{Bottleneck, Proxy, ProxyConfig, machine};
 
 /// How a file is disturbed on its way.
@@ -67,10 +66,7 @@ const QUEUE: &str = "droptail:bytes=250000";
 
 impl Disturbance {
     fn bottleneck(&self) -> Bottleneck {
-        Bottleneck {
-            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(self.mbps))),
-            queue: QueueConfig::parse(QUEUE).expect("a queue"),
-        }
+        Bottleneck::new(self.mbps, QUEUE)
     }
 
     fn bytes(&self) -> u64 {
@@ -117,7 +113,7 @@ struct Stage<'a> {
 impl<'a> Stage<'a> {
     fn new(scene: &'a Scene, way: Way, how: Disturbance) -> Stage<'a> {
         let scheme = how.scheme;
-        let server = scene.serve(&["--scheme", scheme]);
+        let server = scene.serve(&format!("--scheme {scheme}"));
         let mut config = ProxyConfig::new(server.address);
         match way {
             Way::Up => config.up = Some(how.bottleneck()),
@@ -136,15 +132,11 @@ impl<'a> Stage<'a> {
 
     /// Begins, or goes on.
     fn client(&self) -> Child {
-        let (address, from) = (
-            self.proxy.addr().to_string(),
-            format!("{}/file", self.proxy.addr()),
-        );
-        let words: &[&str] = match self.way {
-            Way::Up => &["send", "file", &address],
-            Way::Down => &["receive", &from],
+        let (address, scheme) = (self.proxy.addr(), self.scheme);
+        let words = match self.way {
+            Way::Up => format!("send file {address} --quiet --scheme {scheme}"),
+            Way::Down => format!("receive {address}/file --quiet --scheme {scheme}"),
         };
-        let words = [words, &["--quiet", "--scheme", self.scheme]].concat();
         let mut command = self.scene.client_command(&words);
         command
             .stderr(Stdio::piped())
@@ -198,7 +190,7 @@ fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
         assert!(stage.wait(&mut client, point), "it ended before {point}");
         if kill.is_multiple_of(2) {
             stage.server.take().expect("it runs").kill();
-            stage.server = Some(scene.serve_on(stage.port, &["--scheme", how.scheme]));
+            stage.server = Some(scene.serve_on(stage.port, &format!("--scheme {}", how.scheme)));
             // The server has forgotten the connection, and says so.
             let output = client.wait_with_output().expect("it is ours");
             assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -231,6 +223,7 @@ fn undisturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
 static ROOM: Mutex<()> = Mutex::new(());
 
 fn check(way: Way, how: Disturbance) {
+    let _machine = machine::watch(50);
     let _room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::new();
     let (from, to) = match way {
@@ -256,27 +249,23 @@ fn check(way: Way, how: Disturbance) {
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_sent_survives_ten_kills() {
-    let _machine = machine::watch(50);
     check(Way::Up, CUBIC);
 }
 
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_received_survives_ten_kills() {
-    let _machine = machine::watch(50);
     check(Way::Down, CUBIC);
 }
 
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_sent_with_verus_survives_four_kills() {
-    let _machine = machine::watch(50);
     check(Way::Up, VERUS);
 }
 
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_received_with_verus_survives_four_kills() {
-    let _machine = machine::watch(50);
     check(Way::Down, VERUS);
 }

@@ -131,75 +131,32 @@ fn an_hour_of_silence_costs_nothing() {
 
 #[test]
 fn a_bad_line_is_refused_by_name_number_and_field() {
-    for (log, message) in [
-        (
-            "5 # 1504\n4 # 1504\n",
-            "line 2: time goes backwards (4 ms after 5 ms)",
-        ),
-        (
-            "hello world\n",
-            "line 1: `hello` is not a time in milliseconds; a link log of Mahimahi has lines such as `74 + 1482`",
-        ),
-        ("-4 # 1504\n", "line 1: `-4` is not a time in milliseconds"),
-        (
-            "\n",
-            "line 1: the time in milliseconds is missing; a link log of Mahimahi has lines such as `74 + 1482`",
-        ),
-        (
-            "5\n",
-            "line 1: the kind of event is missing; a link log of Mahimahi has lines such as `74 + 1482`, and this \
-             looks like a trace (`verus trace info`)",
-        ),
-        (
-            "{}\n",
-            "line 1: `{}` is not a time in milliseconds; a link log of Mahimahi has lines such as `74 + 1482`, and this looks like JSON",
-        ),
-        (
-            "5 * 3\n",
-            "line 1: `*` is not a kind of event (`+`, `-`, `#` or `d`); a link log of Mahimahi has lines such as `74 + 1482`",
-        ),
-        ("5 +\n", "line 1: the size is missing"),
-        ("5 + 1500 7\n", "line 1: `7` is one field too many"),
-        (
-            "5 + 99999999\n",
-            "line 1: `99999999` is too large for a size",
-        ),
-        (
-            "99999999999999999999999 + 1\n",
-            "line 1: `99999999999999999999999` is too large for a time in milliseconds",
-        ),
-        ("5 + 100\n6 - 100\n", "line 2: the delay is missing"),
-        (
-            "5 + 100\n6 - 100 2\n",
-            "line 2: a delay of 2 ms is longer than the log so far (1 ms)",
-        ),
-        (
-            "5 - 100 0\n",
-            "line 1: more packets leave than the 0 that arrived",
-        ),
-        (
-            "5 + 1\n6 + 1\n7 - 1 1\n8 - 1 3\n",
-            "line 4: a delay of 3 ms means that it overtook the packet before it",
-        ),
-        (
-            "5 d 1 100\n",
-            "line 1: more packets are dropped (1) than arrived (0)",
-        ),
-        (
-            "0 # 1\n100000001 # 1\n",
-            "line 2: 100000001 ms is more than 27 hours after the first event, at 0 ms",
-        ),
-        (
-            "# base timestamp: soon\n",
-            "line 1: `soon` is not a base timestamp",
-        ),
-        (
-            "\u{1b}[2J\n",
-            "line 1: `\\x1b[2J` is not a time in milliseconds; a link log of Mahimahi has lines such as `74 + 1482`",
-        ),
-    ] {
-        assert_eq!(refused(log), format!("log `test.log`, {message}"));
+    let cases = "
+        5 # 1504/4 # 1504/ => line 2: time goes backwards (4 ms after 5 ms)
+        hello world/ => line 1: `hello` is not a time in milliseconds; a link log of Mahimahi has lines such as `74 + 1482`
+        -4 # 1504/ => line 1: `-4` is not a time in milliseconds
+        / => line 1: the time in milliseconds is missing; a link log of Mahimahi has lines such as `74 + 1482`
+        5/ => line 1: the kind of event is missing; a link log of Mahimahi has lines such as `74 + 1482`, and this looks like a trace (`verus trace info`)
+        {}/ => line 1: `{}` is not a time in milliseconds; a link log of Mahimahi has lines such as `74 + 1482`, and this looks like JSON
+        5 * 3/ => line 1: `*` is not a kind of event (`+`, `-`, `#` or `d`); a link log of Mahimahi has lines such as `74 + 1482`
+        5 +/ => line 1: the size is missing
+        5 + 1500 7/ => line 1: `7` is one field too many
+        5 + 99999999/ => line 1: `99999999` is too large for a size
+        99999999999999999999999 + 1/ => line 1: `99999999999999999999999` is too large for a time in milliseconds
+        5 + 100/6 - 100/ => line 2: the delay is missing
+        5 + 100/6 - 100 2/ => line 2: a delay of 2 ms is longer than the log so far (1 ms)
+        5 - 100 0/ => line 1: more packets leave than the 0 that arrived
+        5 + 1/6 + 1/7 - 1 1/8 - 1 3/ => line 4: a delay of 3 ms means that it overtook the packet before it
+        5 d 1 100/ => line 1: more packets are dropped (1) than arrived (0)
+        0 # 1/100000001 # 1/ => line 2: 100000001 ms is more than 27 hours after the first event, at 0 ms
+        # base timestamp: soon/ => line 1: `soon` is not a base timestamp";
+    for case in cases.lines().skip(1) {
+        // A `/` ends a line.
+        let (log, message) = case.trim().split_once(" => ").expect("a case");
+        let log = log.replace('/', "\n");
+        assert_eq!(refused(&log), format!("log `test.log`, {message}"));
     }
+    assert!(refused("\u{1b}[2J\n").contains("line 1: `\\x1b[2J` is not a time in milliseconds"));
     assert_eq!(
         refused(&"7".repeat(100_000)),
         "log `test.log`, line 1: longer than 65536 bytes"

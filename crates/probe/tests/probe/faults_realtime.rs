@@ -81,13 +81,10 @@ fn request(schedule: &Schedule) -> Request {
     Request {
         upload_flows,
         download_flows,
-        packet_bytes: 1400,
-        status_millis: 100,
-        duration_nanos: 0,
         bytes: amount(schedule),
-        rate_bps: 0,
         seed,
         scheme: "verus".to_owned(),
+        ..Request::default()
     }
 }
 
@@ -111,12 +108,10 @@ fn probe(schedule: &Schedule) -> Probed {
     let mut client_driver = Driver::new(socket).expect("the system grants a timer");
     let request = request(schedule);
     let client_config = ClientConfig {
-        request: request.clone(),
         secret,
         patience: SILENCE,
         silence: SILENCE,
-        log: false,
-        overhead: 28,
+        ..ClientConfig::new(request.clone())
     };
     let scheme = Scheme::parse(&request.scheme).expect("it is in the list");
     let now = client_driver.clock().now();

@@ -4,6 +4,7 @@
 mod corpus;
 mod faults_probe;
 mod faults_realtime;
+mod hosts;
 mod probe;
 mod probe_common;
 mod probe_loopback;

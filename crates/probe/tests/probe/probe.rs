@@ -29,26 +29,28 @@ const RATE_BPS: u64 = 100_000_000;
 
 fn request() -> Request {
     Request {
-        upload_flows: 1,
-        download_flows: 0,
-        packet_bytes: 1400,
-        status_millis: 100,
-        duration_nanos: 0,
         bytes: 500_000,
-        rate_bps: 0,
-        seed: 1,
         scheme: "newreno".to_owned(),
+        ..Request::default()
+    }
+}
+
+/// Of ten minutes.
+fn endless() -> Request {
+    Request {
+        bytes: 0,
+        rate_bps: RATE_BPS,
+        duration_nanos: 600_000_000_000,
+        scheme: "vegas".to_owned(),
+        ..request()
     }
 }
 
 fn config(request: Request) -> ClientConfig {
     ClientConfig {
-        request,
-        secret: None,
-        patience: Duration::from_secs(5),
         silence: Duration::from_secs(60),
         log: true,
-        overhead: 28,
+        ..ClientConfig::new(request)
     }
 }
 
@@ -103,8 +105,7 @@ impl<A: Algorithms, L: Library> World<A, L> {
         if self.deaf {
             return;
         }
-        let size = batch.segment_size().unwrap_or(batch.contents().len());
-        for bytes in batch.contents().chunks(size) {
+        for bytes in batch.contents().chunks(batch.payload()) {
             if !to_server {
                 self.to_client_bytes += bytes.len();
             }
@@ -188,14 +189,7 @@ fn world(request: Request) -> World<Scheme, Catalogue> {
 
 #[test]
 fn every_scheme_delivers_every_byte_both_ways_and_both_ends_know() {
-    for scheme in [
-        "verus",
-        "verus:mode=paper",
-        "cubic",
-        "newreno",
-        "vegas",
-        "sprout",
-    ] {
+    for scheme in "verus verus:mode=paper cubic newreno vegas sprout".split(' ') {
         let mut world = world(Request {
             upload_flows: 2,
             download_flows: 3,
@@ -394,38 +388,30 @@ fn limits_and_nonsense_are_refused_in_words() {
         "{text}"
     );
     // Nor does it do for strangers what costs it more than the defaults do, in whichever half it would run.
-    for (scheme, upload, words) in [
-        (
-            "sprout:max_arrivals_per_tick=250",
-            true,
-            "max_arrivals_per_tick",
-        ),
-        ("sprout:max_rate=999,receiver=no", false, "max_rate"),
-        ("sprout:receiver=no", false, "forecasts"),
-        ("verus:timeout_max_ms=60000", false, "but mode and ratio"),
-        ("verus:loss_delays=9", false, "but mode and ratio"),
-        (
-            "verus:mode=paper,exit_multiple=99",
-            false,
-            "but mode and ratio",
-        ),
-        (
-            "cubic:initial_window_packets=26",
-            false,
-            "initial_window_packets",
-        ),
-        ("newreno:min_window_packets=26", false, "min_window_packets"),
-        ("verus:mode=paper,epoch_ms=0.1", false, "but mode and ratio"),
-        ("verus:update_interval_ms=999", false, "but mode and ratio"),
-        ("verus:mode=paper,ratio=4", false, "ratio"),
-        ("verus:ratio=7", false, "ratio"),
-        ("verus:increment_ms=1000", false, "but mode and ratio"),
-    ] {
+    let cases = "
+        sprout:max_arrivals_per_tick=250 => max_arrivals_per_tick
+        v sprout:max_rate=999,receiver=no => max_rate
+        v sprout:receiver=no => forecasts
+        v verus:timeout_max_ms=60000 => but mode and ratio
+        v verus:loss_delays=9 => but mode and ratio
+        v verus:mode=paper,exit_multiple=99 => but mode and ratio
+        v cubic:initial_window_packets=26 => initial_window_packets
+        v newreno:min_window_packets=26 => min_window_packets
+        v verus:mode=paper,epoch_ms=0.1 => but mode and ratio
+        v verus:update_interval_ms=999 => but mode and ratio
+        v verus:mode=paper,ratio=4 => ratio
+        v verus:ratio=7 => ratio
+        v verus:increment_ms=1000 => but mode and ratio";
+    for case in cases.lines().skip(1) {
+        let (scheme, words) = case.trim().split_once(" => ").expect("a case");
         let mut asked = request();
-        asked.scheme = scheme.to_owned();
-        if !upload {
+        // `v`: a download.
+        let download = scheme.strip_prefix("v ");
+        if download.is_some() {
             (asked.upload_flows, asked.download_flows) = (0, 1);
         }
+        let scheme = download.unwrap_or(scheme);
+        asked.scheme = scheme.to_owned();
         let ours = || Scheme::parse(scheme).expect("a scheme");
         let mut world = World::with(
             config(asked.clone()),
@@ -515,11 +501,9 @@ fn a_server_that_answers_each_hello_with_a_retry_is_asked_a_few_times() {
                 nonce: hello.nonce,
                 token: &hellos.to_be_bytes(),
             };
-            let mut answer = [0; 1200];
-            let covered = retry.encode(&mut answer);
-            let len = key.seal(&mut answer, covered);
+            let answer = key.sealed(0, |buffer| retry.encode(buffer));
             now += Duration::from_micros(20);
-            client.handle(now, now, &answer[..len]);
+            client.handle(now, now, &answer);
         }
         now = client.next_timer(now).expect("it waits").max(now);
         client.on_timer(now);
@@ -559,12 +543,7 @@ fn a_client_that_moves_is_followed_once_its_new_address_is_proven() {
 
 #[test]
 fn silence_ends_a_test_at_both_ends() {
-    let mut world = world(Request {
-        bytes: 0,
-        duration_nanos: 600_000_000_000,
-        scheme: "vegas".to_owned(),
-        ..request()
-    });
+    let mut world = world(endless());
     world.run(Duration::from_secs(1));
     world.deaf = true;
     let limit = world.now + Duration::from_secs(200);
@@ -579,12 +558,7 @@ fn silence_ends_a_test_at_both_ends() {
 
 #[test]
 fn a_server_that_stops_says_so() {
-    let mut world = world(Request {
-        bytes: 0,
-        duration_nanos: 600_000_000_000,
-        scheme: "vegas".to_owned(),
-        ..request()
-    });
+    let mut world = world(endless());
     world.run(Duration::from_secs(1));
     world.server.shut_down(world.now);
     world.run(Duration::from_secs(5));
@@ -599,13 +573,7 @@ fn a_server_that_stops_says_so() {
 
 #[test]
 fn a_client_that_is_told_to_stop_keeps_what_it_has() {
-    let mut world = world(Request {
-        bytes: 0,
-        rate_bps: RATE_BPS,
-        duration_nanos: 600_000_000_000,
-        scheme: "vegas".to_owned(),
-        ..request()
-    });
+    let mut world = world(endless());
     world.run(Duration::from_secs(2));
     world.client.stop(world.now + AHEAD);
     world.run(Duration::from_secs(5));
@@ -756,8 +724,7 @@ fn shares(clients: u16, request: impl Fn(u16) -> Request) -> Vec<f64> {
     let mut flying = BinaryHeap::new();
     while now < Time::from_millis(10_000) {
         let mut launch = |batch: &Batch, to_server: bool, peer: SocketAddr| {
-            let size = batch.segment_size().unwrap_or(batch.contents().len());
-            for bytes in batch.contents().chunks(size) {
+            for bytes in batch.contents().chunks(batch.payload()) {
                 sequence += 1;
                 flying.push(Reverse(Flying {
                     at: now + DELAY,

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::{Duration, Rate};
+use verus_core::Duration;
 use verus_faults::{Bottleneck, Proxy, ProxyConfig, Schedule};
 use verus_probe::client::ClientConfig;
 use verus_probe::driver::Driver;
@@ -30,10 +29,7 @@ impl Served {
         let socket = UdpSocket::bind(bind).expect("a port");
         let mut config = ProxyConfig::new(socket.local_addr().expect("bound"));
         config.schedule = Schedule::perfect(Duration::from_millis(15));
-        config.up = Some(Bottleneck {
-            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
-            queue: QueueConfig::parse(queue).expect("a valid queue"),
-        });
+        config.up = Some(Bottleneck::new(mbps, queue));
         let proxy = Proxy::start(config).expect("a proxy");
         let over = Arc::new(AtomicBool::new(false));
         let server = thread::spawn({
@@ -70,21 +66,11 @@ impl Served {
 /// One upload flow of a scheme for three seconds.
 pub fn upload(scheme: &str, log: bool) -> ClientConfig {
     ClientConfig {
-        request: Request {
-            upload_flows: 1,
-            download_flows: 0,
-            packet_bytes: PACKET_BYTES,
-            status_millis: 100,
-            duration_nanos: 3_000_000_000,
-            bytes: 0,
-            rate_bps: 0,
-            seed: 1,
-            scheme: scheme.to_owned(),
-        },
-        secret: None,
-        patience: Duration::from_secs(5),
-        silence: Duration::from_secs(5),
         log,
-        overhead: 28,
+        ..ClientConfig::new(Request {
+            duration_nanos: 3_000_000_000,
+            scheme: scheme.to_owned(),
+            ..Request::default()
+        })
     }
 }

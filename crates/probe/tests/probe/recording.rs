@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::hosts::{Clock, End, Host, Watched};
 use verus_channel::path::link::{Service, WhenOver};
 use verus_channel::{QueueConfig, RateSchedule, Trace, generate, raw};
 use verus_core::{Bytes, Duration, Rate, Time};
-use verus_faults::world::{self, Ending, Endpoint, Surroundings};
+use verus_faults::world::{self, Ending, Surroundings};
 use verus_faults::{Bottleneck, Schedule};
 use verus_probe::client::{Client, ClientConfig};
 use verus_probe::connection::Batch;
@@ -21,69 +22,6 @@ use verus_senders::Scheme;
 const MTU: Bytes = Bytes::new(1500);
 /// Of the path, each way.
 const DELAY: Duration = Duration::from_millis(25);
-
-/// A clock that was set wrong and runs at its own speed.
-#[derive(Clone, Copy)]
-struct Clock {
-    ahead: Duration,
-    drift_ppm: f64,
-}
-
-impl Clock {
-    const TRUE: Clock = Clock {
-        ahead: Duration::ZERO,
-        drift_ppm: 0.0,
-    };
-
-    fn shows(self, at: Time) -> Time {
-        let drift = (at.as_nanos() as f64 * self.drift_ppm / 1e6) as i64;
-        Time::from_nanos(at.as_nanos().saturating_add_signed(drift)) + self.ahead
-    }
-
-    /// The first instant at which it shows `shown` or later.
-    fn when(self, shown: Time) -> Time {
-        if shown == Time::MAX {
-            return Time::MAX;
-        }
-        let since = shown.since(Time::ZERO + self.ahead).as_nanos();
-        let mut at = Time::from_nanos((since as f64 / (1.0 + self.drift_ppm / 1e6)) as u64);
-        while self.shows(at) < shown {
-            at += Duration::from_nanos(100);
-        }
-        at
-    }
-}
-
-/// Either end, as the world drives it.
-struct Host<E> {
-    end: E,
-    clock: Clock,
-    now: Time,
-    batch: Batch,
-    out: VecDeque<(SocketAddr, Vec<u8>)>,
-}
-
-impl<E> Host<E> {
-    fn new(end: E, clock: Clock) -> Self {
-        Host {
-            end,
-            clock,
-            now: clock.shows(Time::ZERO),
-            batch: Batch::new(16),
-            out: VecDeque::new(),
-        }
-    }
-
-    fn queue(&mut self, to: SocketAddr) {
-        let contents = self.batch.contents();
-        let segment = self.batch.segment_size().unwrap_or(contents.len());
-        self.out.extend(
-            contents
-                .chunks(segment)
-                .map(|datagram| (to, datagram.to_vec())),
-        );
-    }
-}
 
 /// The client's three tests, one after the other.
 struct Recorder {
@@ -124,12 +62,10 @@ impl Recorder {
 
 fn client((request, scheme): &(Request, String), now: Time) -> Client<Scheme> {
     let config = ClientConfig {
-        request: request.clone(),
-        secret: None,
         patience: Duration::from_secs(60),
         silence: Duration::from_secs(60),
         log: true,
-        overhead: 28,
+        ..ClientConfig::new(request.clone())
     };
     let scheme = Scheme::parse(scheme).expect("in the list");
     let mut entropy = [7; 32];
@@ -137,65 +73,29 @@ fn client((request, scheme): &(Request, String), now: Time) -> Client<Scheme> {
     Client::new(config, scheme, entropy, now)
 }
 
-impl Endpoint for Host<Recorder> {
-    fn receive(&mut self, now: Time, _from: SocketAddr, datagram: Vec<u8>) {
-        self.now = self.clock.shows(now);
-        self.end.client.handle(self.now, self.now, &datagram);
-        self.end.advance(self.now);
+impl End for Recorder {
+    fn handle(&mut self, now: Time, _from: SocketAddr, datagram: &[u8]) {
+        self.client.handle(now, now, datagram);
+        self.advance(now);
     }
 
-    fn transmit(&mut self, now: Time) -> Option<(SocketAddr, Vec<u8>)> {
-        self.now = self.clock.shows(now);
-        if self.out.is_empty() && self.end.client.poll_transmit(self.now, &mut self.batch) {
-            self.queue(world::SERVER);
-        }
-        self.end.advance(self.now);
-        self.out.pop_front()
+    fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
+        let some = End::poll_transmit(&mut self.client, now, batch);
+        self.advance(now);
+        some
     }
 
-    fn next_timer(&mut self) -> Option<Time> {
-        let next = self.end.client.next_timer(self.now)?;
-        Some(self.clock.when(next))
+    fn next_timer(&self, now: Time) -> Option<Time> {
+        self.client.next_timer(now)
     }
 
     fn on_timer(&mut self, now: Time) {
-        self.now = self.clock.shows(now);
-        self.end.client.on_timer(self.now);
-        self.end.advance(self.now);
+        self.client.on_timer(now);
+        self.advance(now);
     }
 
     fn is_done(&self) -> bool {
-        self.end.tests.is_empty() && self.end.client.outcome().is_some()
-    }
-}
-
-impl Endpoint for Host<Server<Catalogue>> {
-    fn receive(&mut self, now: Time, from: SocketAddr, datagram: Vec<u8>) {
-        self.now = self.clock.shows(now);
-        self.end.handle(self.now, self.now, from, None, &datagram);
-    }
-
-    fn transmit(&mut self, now: Time) -> Option<(SocketAddr, Vec<u8>)> {
-        self.now = self.clock.shows(now);
-        if self.out.is_empty() && self.end.poll_transmit(self.now, &mut self.batch) {
-            self.queue(self.batch.to);
-        }
-        self.end.drain_notices().for_each(drop);
-        self.out.pop_front()
-    }
-
-    fn next_timer(&mut self) -> Option<Time> {
-        let next = self.end.next_timer()?;
-        Some(self.clock.when(next))
-    }
-
-    fn on_timer(&mut self, now: Time) {
-        self.now = self.clock.shows(now);
-        self.end.on_timer(self.now);
-    }
-
-    fn is_done(&self) -> bool {
-        self.end.is_idle()
+        self.tests.is_empty() && self.client.outcome().is_some()
     }
 }
 
@@ -227,13 +127,9 @@ fn record(plan: Plan) -> Recording {
     let request = Request {
         upload_flows: flows[0],
         download_flows: flows[1],
-        packet_bytes: 1400,
-        status_millis: 100,
         duration_nanos: (Duration::from_secs(seconds) + settling).as_nanos(),
-        bytes: 0,
-        rate_bps: 0,
-        seed: 1,
         scheme: schemes[1].to_owned(),
+        ..Request::default()
     };
     let [up, down] = links.map(|service| {
         Some(Bottleneck {
@@ -242,7 +138,7 @@ fn record(plan: Plan) -> Recording {
         })
     });
     let recorder = Recorder::new(&request, schemes[0], Time::ZERO);
-    let mut client = Host::new(recorder, Clock::TRUE);
+    let mut client = Host::new(recorder, Clock::TRUE, 16);
     let entropy = [3; 32];
     let config = ServerConfig {
         limits: Limits {
@@ -252,7 +148,7 @@ fn record(plan: Plan) -> Recording {
         ..ServerConfig::default()
     };
     let server = Server::new(config, Catalogue, entropy, clock.shows(Time::ZERO));
-    let mut server = Host::new(server, clock);
+    let mut server = Host::new(Watched::new(server), clock, 16);
     let meeting = world::run(
         &Schedule::perfect(DELAY),
         Surroundings { up, down },

@@ -3,20 +3,14 @@
 //!
 //! Every transfer delivers every byte, whole and in order, or fails with an error that says why.
 
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
 use crate::quic_virtual::{Keys, Quic, Setup, random_bytes};
 use quinn_proto::{ConnectionError, TransportErrorCode};
 use rand::RngExt;
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::{Rate, Time, random};
-use verus_faults::world::{self, Ending, Meeting, Surroundings};
-use verus_faults::{Bottleneck, Schedule};
+use verus_core::{Time, random};
+use verus_faults::campaign::{self, Played};
+use verus_faults::world::{self, Ending, Meeting};
+use verus_faults::{Schedule, realtime};
 
-const SCHEDULES: u64 = 200;
 /// Of the thousands that were tried once, those that failed: what was in flight was stuck after a blackout or
 /// a change of address.
 const FAILED_ONCE: [u64; 7] = [347, 1124, 1571, 1997, 2397, 3189, 3206];
@@ -43,17 +37,7 @@ fn transfer(schedule: &Schedule, keys: &Keys) -> Report {
         _ => (some() / 2, some() / 2),
     };
     let (up, down) = (random_bytes(seed, 0, up), random_bytes(seed, 1, down));
-    let mut bottleneck = || {
-        let mbps = 0.5 * 40.0f64.powf(dice.random_range(0.0..1.0));
-        dice.random_bool(0.8).then(|| Bottleneck {
-            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
-            queue: QueueConfig::parse("droptail:bytes=150000").expect("a valid queue"),
-        })
-    };
-    let surroundings = Surroundings {
-        up: bottleneck(),
-        down: bottleneck(),
-    };
+    let surroundings = campaign::surroundings(&mut dice);
     let setup = Setup {
         seed,
         scheme: "verus",
@@ -134,9 +118,7 @@ const TOO_MUCH_LOSS_UNDRIVEN: f64 = 0.2;
 /// survives an end that is gone, and two faults are quinn's own (`quic_upstream.rs`).
 fn must_succeed(schedule: &Schedule, report: &Report) -> bool {
     let Report { client, server, .. } = report;
-    let gone = schedule
-        .stop
-        .is_some_and(|stop| stop.interval.end() == Time::MAX);
+    let gone = realtime::is_gone(schedule);
     let moved = schedule.address_changes.first().is_some_and(|change| {
         let connected = [client.connected, server.connected];
         connected.iter().any(|at| at.is_none_or(|at| at >= *change))
@@ -162,85 +144,16 @@ fn must_succeed(schedule: &Schedule, report: &Report) -> bool {
     !gone && !moved && !deaf && !unproven && !spent && loss < most
 }
 
-/// What befell the transfers, so that the test cannot quietly become an easy one.
-#[derive(Debug, Default)]
-struct Tally {
-    succeeded: u32,
-    had_to_succeed: u32,
-    lost_much: u32,
-    met_blackout: u32,
-    changed_address: u32,
-    met_stop: u32,
-}
-
-impl Tally {
-    fn add(&mut self, schedule: &Schedule, report: &Report) {
-        let meeting = &report.meeting;
-        let before = |time: Time| time < meeting.at;
-        self.succeeded += u32::from(report.client.succeeded());
-        self.had_to_succeed += u32::from(must_succeed(schedule, report));
-        let (sent, lost) = [meeting.up, meeting.down]
-            .iter()
-            .fold((0, 0), |(sent, lost), path| {
-                (sent + path.sent, lost + path.lost)
-            });
-        self.lost_much += u32::from(lost * 5 > sent);
-        self.met_blackout += u32::from(meeting.up.dark + meeting.down.dark > 0);
-        self.changed_address += u32::from(schedule.address_changes.iter().any(|at| before(*at)));
-        self.met_stop += u32::from(
-            schedule
-                .stop
-                .is_some_and(|stop| before(stop.interval.start)),
-        );
-    }
-}
-
-/// Every seed, or `VERUS_FAULT_SCHEDULES` of them, or only `VERUS_FAULT_SEED`, to see a failure again.
 #[test]
 fn every_transfer_delivers_every_byte_or_says_why_not() {
-    let seeds = match std::env::var("VERUS_FAULT_SEED") {
-        Ok(seed) => vec![seed.parse().expect("VERUS_FAULT_SEED is a number")],
-        Err(_) => {
-            let schedules = std::env::var("VERUS_FAULT_SCHEDULES").map_or(SCHEDULES, |many| {
-                many.parse().expect("VERUS_FAULT_SCHEDULES is a number")
-            });
-            (0..schedules).chain(FAILED_ONCE).collect::<Vec<u64>>()
-        }
-    };
     let keys = Keys::new();
-    let next = AtomicUsize::new(0);
-    let tally = Mutex::new((Tally::default(), Vec::new()));
-    let workers = thread::available_parallelism().map_or(2, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let schedule = Schedule::random(seed);
-                    let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
-                        let report = transfer(&schedule, &keys);
-                        check(&schedule, &report);
-                        report
-                    }));
-                    let (tally, failed) = &mut *tally.lock().expect("checks panic before this");
-                    match outcome {
-                        Ok(report) => tally.add(&schedule, &report),
-                        Err(_) => {
-                            println!("failed: {schedule}");
-                            failed.push(schedule);
-                        }
-                    }
-                }
-            });
+    campaign::play(&FAILED_ONCE, |schedule| {
+        let report = transfer(schedule, &keys);
+        check(schedule, &report);
+        Played {
+            meeting: report.meeting,
+            succeeded: report.client.succeeded(),
+            had_to_succeed: must_succeed(schedule, &report),
         }
     });
-    let (tally, failed) = tally.into_inner().expect("no thread panicked");
-    assert!(failed.is_empty(), "{} transfers failed", failed.len());
-    println!("{tally:?}");
-    if seeds.len() > 1 {
-        assert!(tally.had_to_succeed > 120, "{tally:?}");
-        assert!(tally.lost_much > 15, "{tally:?}");
-        assert!(tally.met_blackout > 40, "{tally:?}");
-        assert!(tally.changed_address > 40, "{tally:?}");
-        assert!(tally.met_stop > 10, "{tally:?}");
-    }
 }

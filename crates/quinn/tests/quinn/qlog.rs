@@ -2,10 +2,9 @@
 
 use crate::quic_common::{Pair, runtime, transport};
 use serde_json::Value;
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::{Duration, Rate, Time};
+use verus_core::{Duration, Time};
+use verus_faults::Bottleneck;
 use verus_faults::qlog::{Sink, consistent, count};
-use verus_faults::{Bottleneck, Proxy, ProxyConfig, Schedule};
 use verus_measure::qlog::{Dialect, LIMIT, Qlog, Subject};
 use verus_quinn as quic;
 
@@ -21,20 +20,10 @@ fn log(sink: &Sink, now: Time) -> Qlog {
 #[test]
 fn a_connection_of_quic_is_what_its_controller_was_told_from_then_on() {
     runtime().block_on(async {
-        let mut hold = None;
-        let pair = Pair::by_way_of(transport("cubic"), transport("cubic"), |server| {
-            let config = ProxyConfig {
-                schedule: Schedule::perfect(Duration::from_millis(5)),
-                up: Some(Bottleneck {
-                    service: Service::Rate(RateSchedule::constant(Rate::from_mbps(20.0))),
-                    queue: QueueConfig::parse("droptail:bytes=30000").expect("a queue"),
-                }),
-                ..ProxyConfig::new(server)
-            };
-            let proxy = Proxy::start(config).expect("a proxy");
-            let to = proxy.addr();
-            hold = Some(proxy);
-            to
+        let (client, server) = (transport("cubic"), transport("cubic"));
+        let delay = Duration::from_millis(5);
+        let (pair, _proxy) = Pair::behind(client, server, delay, |config| {
+            config.up = Some(Bottleneck::new(20.0, "droptail:bytes=30000"));
         })
         .await;
         let _driver = quic::drive(&pair.client);

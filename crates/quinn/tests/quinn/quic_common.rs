@@ -6,7 +6,8 @@ use std::sync::Arc;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use verus_faults::taught;
+use verus_core::Duration;
+use verus_faults::{Proxy, ProxyConfig, Schedule, taught};
 use verus_quinn::Factory;
 use verus_senders::Scheme;
 
@@ -72,6 +73,25 @@ impl Pair {
         let listening = |config| Endpoint::server(config, any).expect("a socket");
         let calling = Endpoint::client(any).expect("a socket");
         Pair::between(client, server, listening, calling, route).await
+    }
+
+    /// With a proxy between the ends, which delays each way by `delay` and is else as `change` has it.
+    pub async fn behind(
+        client: TransportConfig,
+        server: TransportConfig,
+        delay: Duration,
+        change: impl FnOnce(&mut ProxyConfig),
+    ) -> (Pair, Proxy) {
+        let mut proxy = None;
+        let pair = Pair::by_way_of(client, server, |server| {
+            let mut config = ProxyConfig::new(server);
+            config.schedule = Schedule::perfect(delay);
+            change(&mut config);
+            let proxy = proxy.insert(Proxy::start(config).expect("a proxy"));
+            proxy.addr()
+        });
+        let pair = pair.await;
+        (pair, proxy.expect("made"))
     }
 
     /// The same with endpoints of one's own.

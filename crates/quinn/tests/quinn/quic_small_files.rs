@@ -3,8 +3,7 @@
 
 use crate::quic_virtual::{Keys, Setup, random_bytes};
 use rand::RngExt;
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::{Duration, Rate, Time, random};
+use verus_core::{Duration, Time, random};
 use verus_faults::world::{self, Ending, Surroundings};
 use verus_faults::{Bottleneck, Schedule};
 
@@ -42,10 +41,7 @@ fn time(case: Case, seed: u64, scheme: &'static str, keys: &Keys) -> Duration {
         "droptail:bytes={}",
         (case.queue_bytes as f64 * about()) as u64
     );
-    let bottleneck = Bottleneck {
-        service: Service::Rate(RateSchedule::constant(Rate::from_mbps(case.mbps * about()))),
-        queue: QueueConfig::parse(&queue).expect("a queue"),
-    };
+    let bottleneck = Bottleneck::new(case.mbps * about(), &queue);
     let surroundings = Surroundings {
         up: Some(bottleneck.clone()),
         down: Some(bottleneck),

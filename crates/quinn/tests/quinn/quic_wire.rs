@@ -9,10 +9,9 @@ use std::time::{Duration as Span, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::quic_common::{Pair, read, runtime, transport, write};
 use quinn::TransportConfig;
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::{Bytes, Duration, Rate, Time};
+use verus_core::{Bytes, Duration, Time};
 use verus_faults::capture::{self, Capture, Captured};
-use verus_faults::{Bottleneck, Proxy, ProxyConfig, Schedule, machine};
+use verus_faults::{Bottleneck, machine};
 use verus_quinn::{self as quic, Counters, Event};
 
 /// What may lie between the controller's times and the wire's, at the 99th percentile.
@@ -32,23 +31,14 @@ struct Run {
 /// Three seconds of sending through a link of `mbps` and 15 ms each way.
 fn run(scheme: &str, mbps: f64) -> Run {
     runtime().block_on(async {
-        let mut hold = None;
         let mut client = TransportConfig::default();
         let chosen = crate::quic_common::scheme(scheme);
         quic::Factory::new(chosen.config(), 1)
             .log(1 << 20)
             .install(&mut client);
-        let pair = Pair::by_way_of(client, transport(scheme), |server| {
-            let mut config = ProxyConfig::new(server);
-            config.schedule = Schedule::perfect(Duration::from_millis(15));
-            config.up = Some(Bottleneck {
-                service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
-                queue: QueueConfig::parse("droptail:bytes=40000").expect("a valid queue"),
-            });
-            let proxy = Proxy::start(config).expect("a proxy");
-            let to = proxy.addr();
-            hold = Some(proxy);
-            to
+        let delay = Duration::from_millis(15);
+        let (pair, _proxy) = Pair::behind(client, transport(scheme), delay, |config| {
+            config.up = Some(Bottleneck::new(mbps, "droptail:bytes=40000"));
         })
         .await;
         let port = pair.calling.local_addr().expect("bound").port();

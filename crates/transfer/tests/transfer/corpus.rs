@@ -8,7 +8,7 @@ mod replay;
 #[path = "../../../../fuzz/checks/transfer_frames.rs"]
 mod transfer_frames;
 #[path = "../../../../fuzz/checks/transfer_state.rs"]
-mod transfer_state;
+pub mod transfer_state;
 
 #[test]
 fn no_message_in_the_corpus_upsets_a_transfer() {

@@ -1,21 +1,16 @@
 //! Who may do what at a server, on the loopback interface: each client by its own token, until it is revoked.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
-use crate::transfer_common::{TOKEN, World, noise, path};
+use crate::transfer_common::{TOKEN, World, home, noise, path};
 use tokio::time::{Instant, sleep, timeout};
-use verus_senders::Scheme;
 use verus_transfer::access::store::Store;
 use verus_transfer::access::{Access, ClientName, Rights};
-use verus_transfer::folder::Folder;
 use verus_transfer::private::Home;
 use verus_transfer::refusal::Reason;
-use verus_transfer::secrets::{Identity, Token};
-use verus_transfer::{
-    Client, ConnectError, Direction, Event, Limits, Outcome, Server, ServerConfig, Trouble, bind,
-};
+use verus_transfer::secrets::Token;
+use verus_transfer::{Client, ConnectError, Event, Trouble};
 
 const MEGABYTE: usize = 1 << 20;
 /// Longer than a revocation takes, with the machine busy.
@@ -40,28 +35,13 @@ struct Known {
 
 impl Known {
     fn new() -> Known {
-        Known::sending("cubic")
-    }
-
-    /// With this controller at the server.
-    fn sending(scheme: &str) -> Known {
-        let mut world = World::new();
-        let home = world.home.path().join("config");
-        let open = || Home::make(&home).expect("a folder");
-        let identity = Identity::random().expect("a key");
-        world.fingerprint = identity.fingerprint();
-        let config = ServerConfig {
-            folder: Folder::open(&world.home.path().join("served")).expect("it exists"),
-            identity,
-            access: Access::kept_in(open(), None).expect("no token yet"),
-            read_only: false,
-            scheme: Scheme::parse(scheme).expect("it exists"),
-            max_clients: 8,
-            limits: Limits::default(),
-        };
-        let socket = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
-        world.address = socket.local_addr().expect("bound");
-        world.server = Server::start(config, socket).expect("it starts");
+        let home = home();
+        let folder = home.path().join("config");
+        let open = || Home::make(&folder).expect("a folder");
+        let world = World::start(home, None, |config| {
+            config.access = Access::kept_in(open(), None).expect("no token yet");
+            config.max_clients = 8;
+        });
         Known {
             world,
             store: Store::open(open()),
@@ -133,44 +113,6 @@ async fn a_token_counts_from_the_moment_it_is_made_and_no_longer_than_it_is_kept
     let error = known.enter(alice).await.expect_err("she is no more known");
     assert!(matches!(error, ConnectError::WrongToken), "{error}");
     other.list(&path("")).await.expect("he still is");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transfer_of_a_revoked_client_ends() {
-    // It would take 13 s.
-    let mut known = Known::sending("constant:rate_mbps=40");
-    let token = known.add("alice", Rights::Read);
-    fs::write(known.world.served("large"), noise(64 * MEGABYTE, 1)).expect("written");
-    let client = known.enter(token).await.expect("she is known");
-    let world = &known.world;
-    let get = world.get(&client, "large", "large", false);
-    let revoke = async {
-        let part = world.mine(".large.verus-part");
-        while !fs::metadata(&part).is_ok_and(|part| part.len() > 0) {
-            sleep(Duration::from_millis(5)).await;
-        }
-        known.store.revoke(&name("alice")).expect("it was hers");
-    };
-    let (got, ()) = tokio::join!(get, revoke);
-    let trouble = got.expect_err("it was cut");
-    // Not always why: quinn holds a close back while data wait for the window (docs/transfer.md).
-    assert!(trouble.is_lost(), "{trouble}");
-    assert!(!known.world.mine("large").exists());
-    let told = known
-        .event(|event| match event {
-            Event::Transfer(transfer) => Some(transfer),
-            _ => None,
-        })
-        .await;
-    assert_eq!(
-        (told.name, told.direction),
-        (Some(name("alice")), Direction::Sent)
-    );
-    match told.outcome {
-        Outcome::Failed(why) => assert!(why.contains("revoked"), "{why}"),
-        other => panic!("{other:?}"),
-    }
-    assert!(told.moved > 0 && told.moved < told.size.unwrap_or(u64::MAX));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -281,55 +223,6 @@ async fn who_may_only_write_goes_on_with_its_own_part_and_no_other() {
     assert!(fs::read(world.served("file")).expect("whole") == bytes);
     let other = fs::metadata(world.served(".file.verus-part")).expect("still there");
     assert_eq!(other.len(), 8 * MEGABYTE as u64, "another's is left alone");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_transfer_is_told_with_who_and_what() {
-    let mut known = Known::new();
-    let token = known.add("alice", Rights::Both);
-    let client = known.enter(token).await.expect("known");
-    let bytes = noise(MEGABYTE, 1);
-    fs::write(known.world.mine("file"), &bytes).expect("written");
-    let world = &known.world;
-    world
-        .put(&client, "file", "file", false)
-        .await
-        .expect("put");
-    world
-        .put(&client, "file", "file", false)
-        .await
-        .expect("there");
-    world
-        .get(&client, "file", "back", false)
-        .await
-        .expect("got");
-    world
-        .get(&client, "absent", "back", false)
-        .await
-        .expect_err("absent");
-    let told = |event| match event {
-        Event::Transfer(transfer) => Some(transfer),
-        _ => None,
-    };
-    let size = MEGABYTE as u64;
-    for (direction, file, moved, outcome) in [
-        (Direction::Received, "file", size, Some(Outcome::Complete)),
-        (Direction::Received, "file", 0, Some(Outcome::Same)),
-        (Direction::Sent, "file", size, Some(Outcome::Complete)),
-        (Direction::Sent, "absent", 0, None),
-    ] {
-        let transfer = known.event(told).await;
-        assert_eq!(transfer.name, Some(name("alice")));
-        assert_eq!(transfer.direction, direction);
-        assert_eq!(transfer.path, file);
-        assert_eq!(transfer.moved, moved, "{transfer:?}");
-        assert_eq!(transfer.kept, 0);
-        match (outcome, transfer.outcome) {
-            (Some(expected), found) => assert_eq!(found, expected),
-            (None, Outcome::Failed(why)) => assert!(why.contains("no such file"), "{why}"),
-            (None, found) => panic!("{found:?}"),
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,9 +7,7 @@ use crate::transfer_common::{World, noise, path, same};
 use verus_transfer::files::{Part, Place, Source};
 use verus_transfer::folder::Folder;
 use verus_transfer::refusal::Reason;
-use verus_transfer::secrets::{Fingerprint, Token};
-use verus_transfer::trust::{self, Trust};
-use verus_transfer::{Client, ConnectError, Entry, Trouble};
+use verus_transfer::{Entry, Trouble};
 
 const MEGABYTE: usize = 1 << 20;
 
@@ -187,45 +185,6 @@ async fn folders_are_listed_whole() {
     assert_eq!(shown, ["./", "b/", "b/c/", "b/file 5"]);
     let trouble = client.list(&path("none")).await.expect_err("nothing");
     assert_eq!(refused(trouble), Reason::NotFound);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_those_who_should_meet() {
-    let world = World::new();
-    let mut config = world.config();
-    config.token = Some(Token::new("another token that is long").expect("long"));
-    let error = Client::connect(&config).await.expect_err("a wrong token");
-    assert!(matches!(error, ConnectError::WrongToken), "{error}");
-    config.token = None;
-    let error = Client::connect(&config).await.expect_err("no token");
-    assert!(matches!(error, ConnectError::NoToken), "{error}");
-    let mut config = world.config();
-    config.trust = Trust::Pinned(Fingerprint::of(b"another"));
-    let error = Client::connect(&config)
-        .await
-        .expect_err("a wrong fingerprint");
-    assert!(
-        error.to_string().contains(&world.fingerprint.to_string()),
-        "{error}"
-    );
-    let hosts = world.home.path().join("known_hosts");
-    config.trust = Trust::KnownHosts(hosts.clone());
-    let first = Client::connect(&config)
-        .await
-        .expect("trusted on first use");
-    assert_eq!(first.met(), Some(world.fingerprint));
-    let second = Client::connect(&config).await.expect("known");
-    assert_eq!(second.met(), None);
-    fs::write(&hosts, "").expect("ours");
-    trust::add(
-        &hosts,
-        &config.host.to_string(),
-        Fingerprint::of(b"another"),
-    )
-    .expect("written");
-    let error = Client::connect(&config).await.expect_err("it has changed");
-    assert!(matches!(error, ConnectError::Changed { .. }), "{error}");
-    assert!(error.to_string().contains("line 1"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

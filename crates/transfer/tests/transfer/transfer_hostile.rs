@@ -2,17 +2,18 @@
 //! more is sent to an unproven address than three times what came from there.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::transfer_common::{World, noise, path, raw};
+use crate::transfer_common::{World, home, noise, path, raw};
 use quinn::Connection;
 use tokio::time::{Instant, sleep, timeout};
 use verus_faults::machine;
-use verus_transfer::frames::{Answer, Demand, FileInfo, Request};
+use verus_transfer::frames::{Answer, Demand, Request};
 use verus_transfer::refusal::Reason;
+use verus_transfer::secrets::Identity;
 use verus_transfer::trust::Trust;
 use verus_transfer::{Client, ClientConfig, Event, Limits, Outcome, Transfer, Trouble};
 
@@ -97,17 +98,13 @@ async fn strangers_who_say_nothing_keep_nobody_out() {
 async fn clients_that_ask_for_nothing_make_room_after_a_moment() {
     let _machine = machine::watch(50);
     let mut world = World::open(Limits::default(), 4);
-    let endpoint = raw::caller();
-    let config = raw::calling(raw::transport(1 << 20));
     let mut idle: Vec<Connection> = Vec::new();
     for _ in 0..2 {
-        idle.push(raw::greet(&endpoint, &config, world.address).await);
+        idle.push(raw::greet(world.address, 1 << 20).await);
     }
     let began = Instant::now();
-    let mut config = world.config();
-    config.token = None;
     // One address has two places, and for 3 s a client may be about to ask.
-    let client = Client::connect(&config).await.expect("a place");
+    let client = world.connect().await.expect("a place");
     client.list(&path("")).await.expect("an answer");
     let took = began.elapsed();
     assert!((2..8).contains(&took.as_secs()), "{took:?}");
@@ -126,7 +123,7 @@ async fn many_clients_of_one_address_are_all_served_in_turn() {
     let mut clients = tokio::task::JoinSet::new();
     for _ in 0..CLIENTS {
         let mut config = world.config();
-        (config.token, config.queueing) = (None, Duration::from_secs(60));
+        config.queueing = Duration::from_secs(60);
         clients.spawn(async move {
             let client = Client::connect(&config)
                 .await
@@ -149,11 +146,9 @@ async fn one_address_does_not_have_all_places_even_for_those_who_work() {
     let _machine = machine::watch(50);
     let world = World::open(Limits::default(), 4);
     fs::write(world.served("big"), noise(32 << 20, 1)).expect("written");
-    let endpoint = raw::caller();
-    let config = raw::calling(raw::transport(4096));
     let mut working = Vec::new();
     for _ in 0..2 {
-        let connection = raw::greet(&endpoint, &config, world.address).await;
+        let connection = raw::greet(world.address, 4096).await;
         let (mut send, receive) = connection.open_bi().await.expect("a stream");
         let path = b"big".to_vec();
         raw::say(&mut send, &Request::Get { path }).await;
@@ -161,17 +156,13 @@ async fn one_address_does_not_have_all_places_even_for_those_who_work() {
     }
     // The third from here finds both places of this address in use; from elsewhere there are two more.
     let mut config = world.config();
-    config.token = None;
     config.queueing = Duration::from_millis(800);
     let error = Client::connect(&config).await.expect_err("both are in use");
     assert!(error.to_string().contains("as many clients"), "{error}");
     let elsewhere = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 2], 0))).expect("lo");
-    let config = raw::calling(raw::transport(1 << 20));
-    raw::greet(&elsewhere, &config, world.address).await;
+    raw::greet_by(&elsewhere, world.address, 1 << 20).await;
     // After a while without progress, the same address gets in, too.
-    let mut config = world.config();
-    config.token = None;
-    Client::connect(&config).await.expect("they get nowhere");
+    world.connect().await.expect("they get nowhere");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -203,31 +194,19 @@ async fn half_read_lists_and_empty_puts_are_given_up_and_hold_up_nobody() {
     for name in 0..2000 {
         fs::write(world.served(&format!("{name:0100}")), b"").expect("written");
     }
-    let endpoint = raw::caller();
-    let config = raw::calling(raw::transport(2000));
-    let connection = raw::greet(&endpoint, &config, world.address).await;
+    let connection = raw::greet(world.address, 2000).await;
     let mut open = Vec::new();
     for number in 0..15 {
         let (mut send, receive) = connection.open_bi().await.expect("a stream");
         let request = if number < 8 {
             Request::List { path: Vec::new() }
         } else {
-            Request::Put {
-                path: format!("slow{number}").into_bytes(),
-                file: FileInfo {
-                    size: 1 << 30,
-                    modified: None,
-                    executable: false,
-                },
-                replace: false,
-            }
+            raw::put(format!("slow{number}"), 1 << 30, false)
         };
         raw::say(&mut send, &request).await;
         open.push((send, receive));
     }
-    let mut config = world.config();
-    config.token = None;
-    let honest = Client::connect(&config).await.expect("a place");
+    let honest = world.connect().await.expect("a place");
     let entries = honest.list(&path("")).await.expect("a list");
     assert!(entries.len() > 2000);
     for _ in 0..10 {
@@ -243,7 +222,7 @@ async fn half_read_lists_and_empty_puts_are_given_up_and_hold_up_nobody() {
 
 /// A server that greets and then says nothing, or only that it lives.
 async fn stalled(alive: bool) -> SocketAddr {
-    let endpoint = raw::listener(raw::transport(1 << 20));
+    let endpoint = raw::listener(raw::transport(1 << 20), &Identity::random().expect("a key"));
     let address = endpoint.local_addr().expect("bound");
     tokio::spawn(async move {
         while let Some(incoming) = endpoint.accept().await {
@@ -342,21 +321,9 @@ async fn signs_of_life_prolong_the_wait_but_not_for_ever() {
 async fn an_end_that_waits_for_data_says_that_it_lives() {
     let _machine = machine::watch(50);
     let world = World::open(Limits::default(), 4);
-    let endpoint = raw::caller();
-    let config = raw::calling(raw::transport(1 << 20));
-    let connection = raw::greet(&endpoint, &config, world.address).await;
+    let connection = raw::greet(world.address, 1 << 20).await;
     let (mut send, mut receive) = connection.open_bi().await.expect("a stream");
-    let file = FileInfo {
-        size: 100_000,
-        modified: None,
-        executable: false,
-    };
-    let put = Request::Put {
-        path: b"slow".to_vec(),
-        file,
-        replace: false,
-    };
-    raw::say(&mut send, &put).await;
+    raw::say(&mut send, &raw::put("slow", 100_000, false)).await;
     let mut said = Vec::new();
     for _ in 0..3 {
         let next = timeout(Duration::from_secs(15), raw::hear::<Demand>(&mut receive)).await;
@@ -380,24 +347,12 @@ async fn an_end_that_waits_for_data_says_that_it_lives() {
 async fn a_first_packet_is_answered_with_no_more_than_three_times_its_bytes() {
     let _machine = machine::watch(50);
     let world = World::new();
-    // The client's first datagram, caught on the way.
-    let trap = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-    let endpoint = raw::caller();
-    let config = raw::calling(raw::transport(1 << 20));
-    let to = trap.local_addr().expect("bound");
-    let connecting = endpoint
-        .connect_with(config, to, "verus")
-        .expect("an address");
-    let mut first = [0; 2048];
-    let length = trap.recv(&mut first).expect("a datagram");
-    drop(connecting);
+    let first = raw::first_datagram();
+    let length = first.len();
     let victim = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
         .await
         .expect("a socket");
-    victim
-        .send_to(&first[..length], world.address)
-        .await
-        .expect("sent");
+    victim.send_to(&first, world.address).await.expect("sent");
     let mut came = 0;
     let mut datagram = [0; 2048];
     let listen = async {
@@ -415,16 +370,7 @@ async fn a_first_packet_is_answered_with_no_more_than_three_times_its_bytes() {
 async fn whatever_fails_to_be_sent_the_server_goes_on() {
     let world = World::new();
     // A first packet from port 0, which no socket can send to.
-    let trap = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-    let endpoint = raw::caller();
-    let config = raw::calling(raw::transport(1 << 20));
-    let to = trap.local_addr().expect("bound");
-    let connecting = endpoint
-        .connect_with(config, to, "verus")
-        .expect("an address");
-    let mut first = [0; 2048];
-    let length = trap.recv(&mut first).expect("a datagram");
-    drop(connecting);
+    let first = raw::first_datagram();
     let raw = socket2::Socket::new(
         socket2::Domain::IPV4,
         socket2::Type::RAW,
@@ -432,10 +378,10 @@ async fn whatever_fails_to_be_sent_the_server_goes_on() {
     )
     .expect("root may");
     let mut udp = Vec::new();
-    for word in [0, world.address.port(), 8 + length as u16, 0] {
+    for word in [0, world.address.port(), 8 + first.len() as u16, 0] {
         udp.extend(word.to_be_bytes());
     }
-    udp.extend(&first[..length]);
+    udp.extend(first);
     for _ in 0..20 {
         let to = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         raw.send_to(&udp, &to.into()).expect("sent");
@@ -499,28 +445,18 @@ async fn files_that_are_replaced_at_once_take_no_more_than_the_quota() {
         bytes: Some((FILES + 2) * SIZE),
         ..Limits::default()
     };
-    let home = tempfile::tempdir().expect("a folder");
-    fs::create_dir_all(home.path().join("served")).expect("a folder");
+    let home = home();
     for number in 0..FILES {
         let name = format!("served/{number}");
         fs::write(home.path().join(name), noise(SIZE as usize, number)).expect("written");
     }
     let world = World::around(home, limits, 4, None);
-    let (endpoint, config) = (raw::caller(), raw::calling(raw::transport(1 << 20)));
-    let connection = raw::greet(&endpoint, &config, world.address).await;
+    let connection = raw::greet(world.address, 1 << 20).await;
     let (mut open, mut refused) = (Vec::new(), 0);
     for number in 0..FILES {
         let (mut send, mut receive) = connection.open_bi().await.expect("a stream");
-        let put = Request::Put {
-            path: number.to_string().into_bytes(),
-            file: FileInfo {
-                // Of another size, so that nothing is compared.
-                size: SIZE - 1,
-                modified: None,
-                executable: false,
-            },
-            replace: true,
-        };
+        // Of another size, so that nothing is compared.
+        let put = raw::put(number.to_string(), SIZE - 1, true);
         raw::say(&mut send, &put).await;
         match raw::hear(&mut receive).await {
             Some(Demand::Check { bytes: 0, .. }) => open.push((send, receive)),
@@ -535,21 +471,13 @@ async fn files_that_are_replaced_at_once_take_no_more_than_the_quota() {
     // What was broken off is given back, and may be had again, however often.
     drop(open);
     connection.close(0_u32.into(), b"");
-    fs::write(home_of(&world, "again"), noise(SIZE as usize, 99)).expect("written");
-    let mut config = world.config();
-    config.token = None;
-    let client = Client::connect(&config).await.expect("a place");
+    fs::write(world.mine("again"), noise(SIZE as usize, 99)).expect("written");
+    let client = world.connect().await.expect("a place");
     let began = Instant::now();
     while let Err(trouble) = world.put(&client, "again", "again", true).await {
         assert!(began.elapsed() < Duration::from_secs(20), "{trouble}");
         sleep(Duration::from_millis(20)).await;
     }
-}
-
-fn home_of(world: &World, name: &str) -> std::path::PathBuf {
-    let folder = world.home.path().join("mine");
-    fs::create_dir_all(&folder).expect("a folder");
-    folder.join(name)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -590,10 +518,7 @@ async fn folders_that_cannot_be_made_take_no_room() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unfinished_file_of_no_more_use_gives_its_room_back() {
-    let home = tempfile::tempdir().expect("a folder");
-    for name in ["served", "mine"] {
-        fs::create_dir(home.path().join(name)).expect("a folder");
-    }
+    let home = home();
     let part = home.path().join("served/.a.verus-part");
     fs::write(&part, noise(100_000, 2)).expect("written");
     let limits = Limits {
@@ -645,8 +570,7 @@ async fn an_unfinished_file_of_the_end_of_time_is_as_old_as_its_last_change() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_fail_fill_no_log() {
     let mut world = World::open(Limits::default(), 4);
-    let (endpoint, config) = (raw::caller(), raw::calling(raw::transport(1 << 20)));
-    let connection = raw::greet(&endpoint, &config, world.address).await;
+    let connection = raw::greet(world.address, 1 << 20).await;
     let began = Instant::now();
     const REQUESTS: usize = 400;
     for number in 0..REQUESTS {
@@ -656,15 +580,7 @@ async fn requests_that_fail_fill_no_log() {
             0 => Request::Get { path },
             1 => Request::List { path },
             2 => Request::MakeFolder { path },
-            _ => Request::Put {
-                path,
-                file: FileInfo {
-                    size: 1,
-                    modified: None,
-                    executable: false,
-                },
-                replace: false,
-            },
+            _ => raw::put(path, 1, false),
         };
         raw::say(&mut send, &request).await;
         let _ = receive.read_to_end(1 << 20).await;

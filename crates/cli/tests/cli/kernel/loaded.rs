@@ -5,12 +5,13 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use nix::sched::CloneFlags;
 use serde_json::{Value, json};
+
+use crate::hosts::{Host, cable};
 
 const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
 
@@ -39,14 +40,6 @@ fn refused(command: Command) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(said.lines().count(), 1, "{said}");
     said.trim_end().to_owned()
-}
-
-fn ip(words: &str) {
-    let output = Command::new("ip")
-        .args(words.split(' '))
-        .output()
-        .expect("`ip` runs");
-    assert!(output.status.success(), "ip {words}: {output:?}");
 }
 
 /// The programs and maps of struct_ops that the kernel has, by bpftool.
@@ -113,64 +106,20 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// A host of its own; dropping it removes it.
-struct Host(String);
-
-impl Host {
-    fn new(name: &str) -> Self {
-        // Never twice the same: a namespace may be busy for a while after it was removed.
-        static MADE: AtomicUsize = AtomicUsize::new(0);
-        let (process, made) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let host = Host(format!("verus-kernel-{process}-{made}-{name}"));
-        ip(&format!("netns add {}", host.0));
-        host.ip("link set lo up");
-        host
-    }
-
-    fn ip(&self, words: &str) {
-        ip(&format!("-n {} {words}", self.0));
-    }
-
-    /// Does `work` on a thread of this host; programs that it starts are there, too, with the file systems of all.
-    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                let namespace = std::fs::File::open(format!("/run/netns/{}", self.0));
-                let namespace = namespace.expect("`ip` keeps it there");
-                nix::sched::setns(&namespace, CloneFlags::CLONE_NEWNET).expect("we are root");
-                work()
-            });
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    }
-
-    fn set_default(&self, name: &str) {
-        let setting = format!("net.ipv4.tcp_congestion_control={name}");
-        let output = self.within(|| Command::new("sysctl").args(["-qw", &setting]).output());
-        let output = output.expect("`sysctl` runs");
-        assert!(output.status.success(), "{output:?}");
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
-    }
+fn set_default(host: &Host, name: &str) {
+    let setting = format!("net.ipv4.tcp_congestion_control={name}");
+    let output = host.run("sysctl").args(["-qw", &setting]).output();
+    let output = output.expect("`sysctl` runs");
+    assert!(output.status.success(), "{output:?}");
 }
 
 /// Two hosts, joined by a cable.
 fn hosts() -> [Host; 2] {
-    let hosts = [Host::new("a"), Host::new("b")];
-    ip(&format!(
-        "link add name v0 netns {} type veth peer name v0 netns {}",
-        hosts[0].0, hosts[1].0
-    ));
-    for (index, host) in hosts.iter().enumerate() {
-        host.ip(&format!("addr add 10.9.0.{}/24 dev v0", index + 1));
-        host.ip("link set dev v0 up");
-    }
+    let hosts = [Host::new(), Host::new()];
+    cable([
+        (&hosts[0], "v0", "10.9.0.1/24"),
+        (&hosts[1], "v0", "10.9.0.2/24"),
+    ]);
     hosts
 }
 
@@ -233,7 +182,7 @@ fn every_setting_loads_and_goes_without_a_trace() {
                 "load {law} --set {key}={setting} --name verus_test_set"
             ));
             assert!(is_available("verus_test_set"));
-            let here = Host::new("set");
+            let here = Host::new();
             let status = status(&here, "verus_test_set");
             assert_eq!(status["law"], law);
             assert_eq!(status["settings"], json!({key: setting}));
@@ -259,7 +208,7 @@ fn is_taken_as_the_default_and_outlived(law: &str) {
     let turn = Turn::take();
     let hosts = hosts();
     done(&format!("load {law} --name verus_test_dflt"));
-    hosts[0].set_default("verus_test_dflt");
+    set_default(&hosts[0], "verus_test_dflt");
     let mut ends = connection(&hosts);
     carry(&mut ends, 20 << 20);
     let told = status(&hosts[0], "verus_test_dflt");
@@ -278,7 +227,7 @@ fn is_taken_as_the_default_and_outlived(law: &str) {
         "{said}"
     );
     // Of the kernel's own, the one that every namespace may have.
-    hosts[0].set_default("reno");
+    set_default(&hosts[0], "reno");
     done("unload verus_test_dflt");
     assert!(!is_available("verus_test_dflt"));
     // What runs goes on, and is still seen.
@@ -377,31 +326,18 @@ fn what_cannot_be_is_said_in_one_line_and_leaves_nothing() {
     done("load forward --name verus_test_once");
     let mut as_nobody = verus("load forward --name verus_test_no");
     as_nobody.uid(65534).gid(65534);
+    let cases = "
+        load forward --name verus_test_once => the kernel has a congestion control `verus_test_once` already (--name gives another)
+        load forward --name cubic => the kernel has a congestion control `cubic` already (--name gives another)
+        load forward --name sixteen_letters_ => the name `sixteen_letters_` is too long: 15 characters at the most, and it has 16
+        load forward --name verus_test_no --set ratio=4 => `forward` in the kernel has no setting `ratio`: it has budget_ms
+        load vegas => `vegas` has no program for the kernel: `forward` and `verus` have
+        unload verus_test_no => no congestion control `verus_test_no` was loaded by `verus kernel load`; loaded: verus_test_once";
+    for case in cases.lines().skip(1) {
+        let (words, said) = case.split_once(" => ").expect("a case");
+        assert_eq!(refused(verus(words)), format!("verus: {said}"));
+    }
     for (command, said) in [
-        (
-            verus("load forward --name verus_test_once"),
-            "the kernel has a congestion control `verus_test_once` already (--name gives another)",
-        ),
-        (
-            verus("load forward --name cubic"),
-            "the kernel has a congestion control `cubic` already (--name gives another)",
-        ),
-        (
-            verus("load forward --name sixteen_letters_"),
-            "the name `sixteen_letters_` is too long: 15 characters at the most, and it has 16",
-        ),
-        (
-            verus("load forward --name verus_test_no --set ratio=4"),
-            "`forward` in the kernel has no setting `ratio`: it has budget_ms",
-        ),
-        (
-            verus("load vegas"),
-            "`vegas` has no program for the kernel: `forward` and `verus` have",
-        ),
-        (
-            verus("unload verus_test_no"),
-            "no congestion control `verus_test_no` was loaded by `verus kernel load`; loaded: verus_test_once",
-        ),
         (
             as_nobody,
             "loading a congestion control into the kernel takes root (sudo)",

@@ -27,6 +27,8 @@ pub struct World {
     pub server: Server,
     pub address: SocketAddr,
     pub fingerprint: Fingerprint,
+    /// What its clients have, where it wants one.
+    token: Option<&'static str>,
 }
 
 impl World {
@@ -45,19 +47,31 @@ impl World {
         World::build(limits, max_clients, None)
     }
 
-    fn build(limits: Limits, max_clients: usize, token: Option<&str>) -> World {
-        let home = tempfile::tempdir().expect("a folder");
-        for name in ["served", "mine"] {
-            fs::create_dir(home.path().join(name)).expect("a folder");
-        }
-        World::around(home, limits, max_clients, token)
+    fn build(limits: Limits, max_clients: usize, token: Option<&'static str>) -> World {
+        World::around(home(), limits, max_clients, token)
     }
 
     /// Around `served` and `mine` in a folder that is there already.
-    pub fn around(home: TempDir, limits: Limits, max_clients: usize, token: Option<&str>) -> World {
+    pub fn around(
+        home: TempDir,
+        limits: Limits,
+        max_clients: usize,
+        token: Option<&'static str>,
+    ) -> World {
+        World::start(home, token, |config| {
+            (config.max_clients, config.limits) = (max_clients, limits);
+        })
+    }
+
+    /// The same with a server as `change` has it.
+    pub fn start(
+        home: TempDir,
+        token: Option<&'static str>,
+        change: impl FnOnce(&mut ServerConfig),
+    ) -> World {
         let identity = Identity::random().expect("a key");
         let fingerprint = identity.fingerprint();
-        let config = ServerConfig {
+        let mut config = ServerConfig {
             folder: Folder::open(&home.path().join("served")).expect("it exists"),
             identity,
             access: token
@@ -66,9 +80,10 @@ impl World {
             read_only: false,
             // Verus paces itself; these tests are about files.
             scheme: Scheme::parse("cubic").expect("it exists"),
-            max_clients,
-            limits,
+            max_clients: 4,
+            limits: Limits::default(),
         };
+        change(&mut config);
         let socket = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         let address = socket.local_addr().expect("bound");
         let server = Server::start(config, socket).expect("it starts");
@@ -77,6 +92,7 @@ impl World {
             server,
             address,
             fingerprint,
+            token,
         }
     }
 
@@ -93,7 +109,7 @@ impl World {
             host: self.address.to_string().parse().expect("an address"),
             addresses: vec![self.address],
             trust: Trust::Pinned(self.fingerprint),
-            token: Some(Token::new(TOKEN).expect("long enough")),
+            token: (self.token).map(|token| Token::new(token).expect("long enough")),
             scheme: Scheme::parse("cubic").expect("it exists"),
             patience: Duration::from_secs(10),
             queueing: Duration::from_secs(10),
@@ -133,6 +149,15 @@ impl World {
         };
         client.get(&path(remote), place, &Gauge::default()).await
     }
+}
+
+/// A folder with `served` and `mine` in it.
+pub fn home() -> TempDir {
+    let home = tempfile::tempdir().expect("a folder");
+    for name in ["served", "mine"] {
+        fs::create_dir(home.path().join(name)).expect("a folder");
+    }
+    home
 }
 
 pub fn path(text: &str) -> RelativePath {
