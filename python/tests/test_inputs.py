@@ -203,17 +203,17 @@ def test_a_study_runs_again_what_read_a_changed_file(tried: Tried, verus: Comman
 def test_a_worker_needs_none_of_the_files(tried: Tried, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tried.run()
     (here,) = _verus.simulate_many([run.to_json()], 1, None, columns=False)
-    text, files = cluster._packed(run, inputs.Digests())
+    texts, files = cluster._packed([run], inputs.Digests())
     contents = [path.read_bytes() for path in files.values()]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    told = cluster._work(text, store.engine(), [*files], *contents)
+    (told,) = cluster._work(texts, store.engine(), [*files], *contents)
     assert isinstance(told, bytes), told
     there = store.unpack(told)
     assert there["metrics"] == here["metrics"]
     with pytest.raises(RuntimeError, match="a worker has another build of the simulator"):
-        cluster._work(text, "another", [*files], *contents)
+        cluster._work(texts, "another", [*files], *contents)
 
 
 def test_what_is_no_file_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
