@@ -241,7 +241,7 @@ HTSIM = {"W1, 1 flow": 6.35 / 23.2, "W1, 10 flows": 7.4 / 10.3, "W2, 10 flows": 
 
 
 def users(traces: str) -> Iterator[str]:
-    """Packets a CPU second of `verus compare --json` as people install it, beside the lean loop, in turn."""
+    """Packets a CPU second of `verus compare --json` as `pip install .` builds it, beside the lean loop, in turn."""
     shared, rounds = Path(traces).parent, 5
     highway = f"{traces}/cs244-2017/highway_drive_2min"
     w1, w2 = ["rate:100", "droptail:bytes=500000"], [highway, "red:min=375000,max=1125000,p=0.1,preset=cs244"]
@@ -252,48 +252,41 @@ def users(traces: str) -> Iterator[str]:
         "W2, 10 flows": (w2, 10, 6000, 100, ["w2", "full", "10", "6000", highway]),
     }
     schemes = {"NewReno": "newreno", "Cubic": "cubic", "forward": "forward", "Verus R=2": "verus:ratio=2"}
-    #: By what people call it: what its extension is built with.
-    builds = {"`pip install .`": {}, "released wheel": {"MATURIN_PGO": "1"}}
-    heads = ("workload", "build", "lean loop, M packets/CPU s", *schemes, "NewReno over htsim", "Cubic over htsim")
-    yield f"| {' | '.join(heads)} |"
-    yield "|" + "---|" * len(heads)
+    yield f"| workload | lean loop, M packets/CPU s | {' | '.join(schemes)} | NewReno over htsim | Cubic over htsim |"
+    yield "|---|" + "---|" * (len(schemes) + 3)
     with tempfile.TemporaryDirectory() as folder:
         loop = ["cargo", "build", "--release", "--quiet", "--target-dir", folder, "--manifest-path"]
         subprocess.run([*loop, f"{shared}/bench/lean-anchor/Cargo.toml"], check=True)
-        for build, more in builds.items():
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", f"{folder}/{build}", "."]
-            subprocess.run(pip, env={**os.environ, **more}, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, "."], check=True
+        )
+        env = {**os.environ, "PYTHONPATH": folder}
 
-        def compare(build: str, channel: list[str], scheme: str, flows: int, seconds: int) -> tuple[float, float]:
+        def compare(channel: list[str], scheme: str, flows: int, seconds: int) -> tuple[float, float]:
             """CPU seconds of the whole process, and the packets that it simulated."""
             words = ["--trace", channel[0], "--queue", channel[1], "--scheme", scheme, "--flows", str(flows)]
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             command = [sys.executable, "-m", "verus", "compare", *words, "--duration", str(seconds), "--json"]
-            env = {**os.environ, "PYTHONPATH": f"{folder}/{build}"}
             done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             packets = json.loads(done.stdout)["throughput_mbps"] * 1e6 * seconds / (8 * 1500)
             return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, packets
 
         for name, (channel, flows, long, short, told) in workloads.items():
-            lean: list[float] = []
-            rates: dict[tuple[str, str], list[float]] = {(build, each): [] for build in builds for each in schemes}
+            rates: dict[str, list[float]] = {each: [] for each in ("lean", *schemes)}
             for _round in range(rounds):
                 ran = subprocess.run(
                     [f"{folder}/release/lean-anchor", *told], stdout=subprocess.PIPE, text=True, check=True
                 )
                 (rate,) = re.findall(r"pkts_per_cpu_s=(\d+)", ran.stdout)
-                lean.append(float(rate) / 1e6)
-                for build, each in rates:
-                    ran_for = (compare(build, channel, schemes[each], flows, seconds) for seconds in (long, short))
-                    (cpu, packets), (start, few) = ran_for
-                    rates[build, each].append((packets - few) / (cpu - start) / 1e6)
-            loop_rate = statistics.median(lean)
-            for build in builds:
-                found = {each: statistics.median(rates[build, each]) for each in schemes}
-                over = [found[each] / (loop_rate * HTSIM[name]) for each in ("NewReno", "Cubic")]
-                cells = " | ".join(f"{cell:.2f}" for cell in (loop_rate, *found.values(), *over))
-                yield f"| {name} | {build} | {cells} |"
+                rates["lean"].append(float(rate) / 1e6)
+                for each, scheme in schemes.items():
+                    (cpu, packets), (start, few) = (compare(channel, scheme, flows, s) for s in (long, short))
+                    rates[each].append((packets - few) / (cpu - start) / 1e6)
+            found = {each: statistics.median(values) for each, values in rates.items()}
+            htsim = found["lean"] * HTSIM[name]
+            cells = [*found.values(), found["NewReno"] / htsim, found["Cubic"] / htsim]
+            yield f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"
 
 
 class Each(verus.Controller):
