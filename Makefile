@@ -127,7 +127,7 @@ test-seeds: $(STAMPS)/packages ## Every property, of numbers drawn anew: more of
 	echo "Drawn with PROPTEST_RNG_SEED=$$PROPTEST_RNG_SEED PROPTEST_CASES=1024 (make test-seeds SEED=$$PROPTEST_RNG_SEED)"; \
 	$(CARGO_TEST) $$(scripts/which_tests.py test-seeds)
 
-# One at a time, while nothing else runs.
+# One at a time, while nothing else runs but what yields to it.
 .PHONY: test-clock
 test-clock: build ## What reads the clock: real sockets and pauses, emulated links, attacks on the endpoints
 	status=0; $(CARGO_TEST) $$(scripts/which_tests.py test-clock) --test-threads=1 || status=1; \

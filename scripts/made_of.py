@@ -38,7 +38,7 @@ def files(patterns: Collection[str]) -> str:
     Raises:
         ValueError: No file fits one of them.
     """
-    found = {pattern: sorted(ROOT.glob(pattern)) for pattern in patterns}
+    found = {pattern: [*ROOT.glob(pattern)] for pattern in patterns}
     if unknown := [pattern for pattern, paths in found.items() if not paths]:
         raise ValueError(f"no file is called {', '.join(unknown)}")
     paths = {path for some in found.values() for path in some}
