@@ -15,18 +15,18 @@ macro_rules! unit {
             /// None at all.
             pub const ZERO: $Unit = $Unit(0.0);
 
-            /// The larger of both, neither of which is NaN.
+            /// The larger of both.
             #[inline]
             #[must_use]
             pub const fn max(self, other: $Unit) -> $Unit {
-                if self.0 > other.0 { self } else { other }
+                $Unit(self.0.max(other.0))
             }
 
-            /// The smaller of both, neither of which is NaN.
+            /// The smaller of both.
             #[inline]
             #[must_use]
             pub const fn min(self, other: $Unit) -> $Unit {
-                if self.0 < other.0 { self } else { other }
+                $Unit(self.0.min(other.0))
             }
         }
 

@@ -35,7 +35,6 @@ impl Part for Departures {
         }
     }
 
-    #[inline]
     fn is_late(&mut self, flow: &Flow) -> f64 {
         if flow.is_alone() {
             0.0
