@@ -137,8 +137,9 @@ pub struct Forward {
     updated: Time,
     /// Feedback has arrived since.
     stale: bool,
-    /// r as the drain began.
+    /// r as the drain began, and before the queue was long: a path that becomes longer looks slower for a while.
     rate_before: Rate,
+    rate_calm: Rate,
 }
 
 impl Forward {
@@ -164,6 +165,7 @@ impl Forward {
             updated: Time::ZERO,
             stale: false,
             rate_before: Rate::default(),
+            rate_calm: Rate::default(),
         })
     }
 
@@ -202,19 +204,28 @@ impl Forward {
             target: self.estimates.wanted(),
             base: self.estimates.base(),
             smoothed_rtt: self.estimates.smoothed_rtt(),
+            steady: self.estimates.steady(),
+            range: self.estimates.queue_range(),
         };
         let allowed = Allowed {
             early: self.parts.has(Part::EarlyDrains),
             short: self.parts.has(Part::ShortDrains),
         };
+        if !self.drains.draining() && !self.drains.is_high() {
+            self.rate_calm = self.estimates.rate();
+        }
         match self.drains.update(now, &seen, allowed) {
             Turn::Nothing => {}
             Turn::Began => self.rate_before = self.estimates.rate(),
-            Turn::Unmoved => {
-                if self.parts.has(Part::LongerPath) {
-                    self.estimates.lengthen(self.rate_before);
-                }
-            }
+            Turn::Longer => self.lengthen(self.rate_calm),
+            Turn::Unmoved => self.lengthen(self.rate_before),
+        }
+    }
+
+    /// The path has become longer; `rate` is r before that was noticed.
+    fn lengthen(&mut self, rate: Rate) {
+        if self.parts.has(Part::LongerPath) {
+            self.estimates.lengthen(rate);
         }
     }
 
@@ -383,6 +394,8 @@ impl Controller for Forward {
         record("loss_share", lost);
         record("empty_share", empty);
         record("late_share", late);
+        let bound = estimates.room() as f64 / law::ONE as f64;
+        record("room_ms", bound * estimates.steady().as_millis_f64());
     }
 }
 
@@ -631,7 +644,7 @@ mod tests {
     #[test]
     fn its_state_is_a_few_hundred_bytes() {
         let size = std::mem::size_of::<Forward>();
-        assert!(size <= 768, "{size} bytes");
+        assert!(size <= 912, "{size} bytes");
     }
 
     #[test]

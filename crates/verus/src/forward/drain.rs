@@ -18,10 +18,15 @@ const SOONEST: Duration = Duration::from_millis(500);
 /// A drain lasts at most this many smoothed round trips: in the first the queue empties, in the second that is seen.
 const ROUNDS: u64 = 2;
 
+/// The jitter of links is taken for this part of s, 1 ms at 10 Mbit/s, and for no more than a seventh of the target.
+const JITTER_PART: u64 = 26;
+
 /// If a drain changes the measured queue by less than one part in this many, there is no queue: the path itself has
 /// become longer. Where one of twenty flows drains alone, the queue changes by twice as much; where the link slows
 /// down, by more.
 const UNMOVED: u64 = 32;
+/// Nor is there one if this many targets stay: of a queue, a flow that is alone keeps one target.
+const LONGER: u64 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -41,6 +46,8 @@ pub(super) enum Turn {
     Began,
     /// A drain has ended that did not move the queue.
     Unmoved,
+    /// A drain has ended that took away what this flow had in the queue, and no more: the path has become longer.
+    Longer,
 }
 
 /// What there is to see.
@@ -50,6 +57,10 @@ pub(super) struct Seen {
     pub(super) target: Duration,
     pub(super) base: Duration,
     pub(super) smoothed_rtt: Duration,
+    /// s.
+    pub(super) steady: Duration,
+    /// How much the queueing delay differs over the last quarter to half of a round trip.
+    pub(super) range: Duration,
 }
 
 /// Which drains there are, besides those that are due.
@@ -77,6 +88,8 @@ pub(super) struct Drains {
     /// The queue and D as the drain began.
     before: Duration,
     base: Duration,
+    /// The target before the queue was long.
+    calm: Duration,
 }
 
 impl Drains {
@@ -91,7 +104,13 @@ impl Drains {
             wait: SOONEST,
             before: Duration::ZERO,
             base: Duration::ZERO,
+            calm: Duration::ZERO,
         }
+    }
+
+    /// Whether the queue has been above 1.5 times the target since the flow looked last.
+    pub(super) fn is_high(&self) -> bool {
+        self.high_since.is_some()
     }
 
     pub(super) fn draining(&self) -> bool {
@@ -123,13 +142,15 @@ impl Drains {
             target,
             base,
             smoothed_rtt,
+            steady,
+            ..
         } = seen;
         let over = match self.phase {
             Phase::Full(since) | Phase::Short(since) => now.since(since) >= smoothed_rtt * ROUNDS,
             Phase::Law => false,
         };
-        // A queue this short counts as none: a seventh of the target, and a millisecond for the jitter of links.
-        let near = target / 7 + Duration::from_millis(1);
+        // A queue this short counts as none: a seventh of the target, and the jitter of links.
+        let near = target / 7 + (steady / JITTER_PART).min(target / 7);
         if queue <= near && (over || !self.first) {
             if self.draining() {
                 self.ended = now;
@@ -141,13 +162,14 @@ impl Drains {
         }
         if self.draining() {
             return if over {
-                self.fail(now, queue)
+                self.fail(now, queue, seen.range <= near)
             } else {
                 Turn::Nothing
             };
         }
         if queue <= target * 3 / 2 {
             self.high_since = None;
+            self.calm = target;
         } else {
             self.high_since.get_or_insert(now);
         }
@@ -173,7 +195,7 @@ impl Drains {
     }
 
     /// A drain ends without having emptied the queue.
-    fn fail(&mut self, now: Time, queue: Duration) -> Turn {
+    fn fail(&mut self, now: Time, queue: Duration, constant: bool) -> Turn {
         (self.ended, self.high_since, self.sure) = (now, None, false);
         self.wait = (self.wait * 2).min(INTERVAL);
         if matches!(self.phase, Phase::Short(_)) {
@@ -181,13 +203,16 @@ impl Drains {
             self.phase = Phase::Full(now);
             return Turn::Nothing;
         }
-        let unmoved = !self.first && queue.abs_diff(self.before) * UNMOVED <= self.before;
+        let unmoved = queue.abs_diff(self.before) * UNMOVED <= self.before;
+        // All that the flow had in the queue, its target, is gone, and what stays does not change: it is the path.
+        let lost_own = self.before.saturating_sub(queue) <= self.calm;
+        let longer = queue > self.calm * LONGER && lost_own && constant;
         self.phase = Phase::Law;
-        self.first = false;
-        if unmoved {
-            Turn::Unmoved
-        } else {
-            Turn::Nothing
+        let first = std::mem::take(&mut self.first);
+        match first {
+            false if unmoved => Turn::Unmoved,
+            false if longer => Turn::Longer,
+            _ => Turn::Nothing,
         }
     }
 }

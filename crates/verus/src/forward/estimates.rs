@@ -2,6 +2,7 @@
 
 mod path;
 mod rate;
+mod room;
 mod share;
 
 use super::law::{self, Channel};
@@ -12,6 +13,7 @@ use verus_core::units::{Bytes, Duration, Rate, Time};
 
 use path::PathDelay;
 use rate::Deliveries;
+use room::{FullQueue, Room};
 use share::Share;
 
 /// r is measured over two round trips of D + q, as flows that share a queue pass bursts to each other from one round trip
@@ -26,8 +28,14 @@ const LOST_STEPS: u64 = 8;
 /// The averages e and l cover this many, 16 s. Longer than drains are apart, so that flows of a bottleneck have about the
 /// same.
 const CHANNEL_STEPS: u64 = 64;
-/// A queue this short counts as empty.
+/// A queue counts as empty below this part of s, 2 ms at 10 Mbit/s; on slower links below 2 ms.
+const EMPTY_PART: u64 = 13;
 const EMPTY: Duration = Duration::from_millis(2);
+/// After a drain r falls all the same where Q is above q and this part of D, less half of the budget: on a long path the
+/// window that follows a drain stands in the queue for a while.
+const REFILL_PART: u64 = 4;
+/// ... or where more than one packet in this many is lost.
+const REFILL_LOSS: u64 = 32;
 /// For so long after a drain the queue is empty because of it.
 const DRAINED: Duration = Duration::from_millis(500);
 /// A time without feedback counts in e for at most this.
@@ -58,9 +66,11 @@ pub(super) struct Estimates {
     base: Duration,
     queue: Duration,
     wanted: Duration,
-    /// The r and the shares that `wanted` was taken of.
+    /// The r, the shares and c that `wanted` was taken of.
     wanted_of: Rate,
     wanted_for: u64,
+    room: Room,
+    wanted_in: u64,
 }
 
 impl Estimates {
@@ -84,6 +94,8 @@ impl Estimates {
             wanted: Duration::ZERO,
             wanted_of: Rate::default(),
             wanted_for: 0,
+            room: Room::new(),
+            wanted_in: law::UNBOUNDED,
         }
     }
 
@@ -119,6 +131,22 @@ impl Estimates {
         let spread = self.path.spread().unwrap_or(UNMEASURED);
         let horizon = law::horizon(self.deliveries.gap().as_micros(), spread.as_micros());
         Duration::from_micros(horizon)
+    }
+
+    /// How much the queueing delay differs over the last quarter to half of a round trip.
+    pub(super) fn queue_range(&self) -> Duration {
+        self.path.range()
+    }
+
+    /// s.
+    pub(super) fn steady(&self) -> Duration {
+        let steady = law::steady(self.budget.as_micros(), self.rate.as_bps());
+        Duration::from_micros(steady)
+    }
+
+    /// c, 2^-16.
+    pub(super) fn room(&self) -> u64 {
+        self.room.get()
     }
 
     /// How late the last acknowledgement was.
@@ -173,6 +201,20 @@ impl Estimates {
             fewest,
             LOST_STEPS,
         );
+        if settled
+            && self.parts.has(Part::Room)
+            && feedback.lost.iter().any(|lost| self.room.is_news(lost.at))
+        {
+            let (delay, longest) = self.path.fullness();
+            let queue = FullQueue {
+                delay,
+                longest,
+                packet_time: self.rate.time_for(packet),
+            };
+            let steady = self.steady();
+            self.room
+                .on_loss(now, &queue, self.wanted, steady, feedback.smoothed_rtt);
+        }
         if settled {
             self.late.forget_step();
             self.late
@@ -223,14 +265,21 @@ impl Estimates {
             // rate is too low: r only falls then if there is a queue longer than wanted all the same.
             let seen_for = period + self.smoothed_rtt * 2;
             let drained = self.parts.has(Part::HeldRate) && since_drained <= seen_for;
-            if rate > self.rate || !(self.dry || drained) || self.queue > self.wanted {
+            let refill = (self.base / REFILL_PART).saturating_sub(self.budget / 2);
+            if rate > self.rate
+                || !(self.dry || drained)
+                || self.queue > self.wanted.max(refill)
+                || self.lost.exceeds(REFILL_LOSS, packet.get())
+            {
                 self.rate = rate;
             }
         }
         self.empty.forget_step();
-        if steady && !self.dry && since_drained > DRAINED {
+        // A buffer that holds no more than this is empty at times whatever the target.
+        if steady && !self.dry && since_drained > DRAINED && !self.room.is_bounded() {
             let look = now.since(self.looked).min(LONGEST_LOOK).as_nanos();
-            let empty = if self.path.briefly() <= EMPTY {
+            let short = EMPTY.min(self.steady() / EMPTY_PART);
+            let empty = if self.path.briefly() <= short {
                 look
             } else {
                 0
@@ -238,13 +287,15 @@ impl Estimates {
             self.empty.update(now, empty, look, 1, CHANNEL_STEPS);
         }
         self.looked = now;
+        self.room.grow(now, self.steady(), self.budget);
         self.want();
         let pause = if self.parts.has(Part::CutPauses) {
             (self.base + self.wanted) / 2
         } else {
             Duration::MAX
         };
-        self.deliveries.count(self.period(packet), pause);
+        self.deliveries
+            .count(self.period(packet), pause, self.rate.time_for(packet));
     }
 
     /// Takes q anew.
@@ -252,12 +303,14 @@ impl Estimates {
         let part = |part, value| if self.parts.has(part) { value } else { 0 };
         let [lost, empty, late] = self.shares();
         let known = lost | empty << 20 | late << 40;
-        // q is taken anew where a share has changed, or r has moved by a 64th.
+        // q is taken anew where a share or c has changed, or r has moved by a 64th.
         let (rate, of) = (self.rate.as_bps(), self.wanted_of.as_bps());
-        if of > 0 && known == self.wanted_for && rate.abs_diff(of) <= of / 64 {
+        let room = self.room.get();
+        let same = known == self.wanted_for && room == self.wanted_in;
+        if of > 0 && same && rate.abs_diff(of) <= of / 64 {
             return;
         }
-        (self.wanted_of, self.wanted_for) = (self.rate, known);
+        (self.wanted_of, self.wanted_for, self.wanted_in) = (self.rate, known, room);
         let channel = Channel {
             rate: if self.parts.has(Part::Fairness) {
                 self.rate.as_bps()
@@ -268,6 +321,7 @@ impl Estimates {
             lost: part(Part::LossPrice, lost),
             empty: part(Part::Empty, empty),
             late: part(Part::Late, late),
+            room,
         };
         self.wanted = Duration::from_micros(law::wanted(&channel));
     }

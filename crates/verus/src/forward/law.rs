@@ -3,6 +3,7 @@
 //! ```text
 //! s = 13/45 budget · ∛(10 Mbit/s ÷ r)
 //! q = max(s, min(s · [1 + 60 (e − 4 %)⁺ ÷ (1 + 60 l)], budget)) ÷ (1 + 150 p)
+//! q = c · s ÷ (1 + 150 (p − 1/64)⁺)                    if this is less, in a buffer shorter than q
 //! W = r · max(D + q + (q − Q)/5, D/2)
 //! H = min(4 G, 80 ms) + J, at most 200 ms
 //! ```
@@ -30,15 +31,20 @@ const SPARE: u64 = ONE / 25;
 /// The price of loss: with a share p of the packets lost, q is divided by 1 + 150 p. At 2 % of loss it is a quarter of what
 /// it is without, so a buffer that holds a quarter of q settles at 2 % of loss.
 const LOSS_PRICE: u64 = 150;
+/// In a buffer shorter than q, where c bounds the target, this share of losses has no price: c answers them, and flows of
+/// one buffer do not lose alike.
+const UNPRICED: u64 = ONE / 64;
 /// The window includes one part in this many of r · (q − Q), the queue's distance from what is wanted: damping, in addition
 /// to the feedback through r.
-const DAMPING: u64 = 5;
+pub(super) const DAMPING: u64 = 5;
 /// H covers this many mean gaps between arrivals.
 const GAPS: u64 = 4;
 /// ... but no more of them than this, µs.
 const LONGEST_GAPS: u64 = 80_000;
 /// The longest horizon, µs.
 const LONGEST_HORIZON: u64 = 200_000;
+/// A window may leave this much sooner than r carries it, µs, however long the path: what is ahead stands in the queue.
+const LONGEST_LEAD: u64 = 90_000;
 /// The window in a drain, in percent of r D: so small that the queue empties even if D is too long because it was measured
 /// with other flows' queue in it.
 const DRAIN_PERCENT: u64 = 15;
@@ -64,7 +70,12 @@ pub struct Channel {
     pub empty: u64,
     /// l, the share of packets that were late, 2^-16.
     pub late: u64,
+    /// c, the share of s that the buffer holds, 2^-16; [`UNBOUNDED`] where no buffer was found to be shorter than q.
+    pub room: u64,
 }
+
+/// c where nothing bounds the target.
+pub const UNBOUNDED: u64 = 1 << 26;
 
 /// What a flow is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,15 +127,28 @@ pub struct Decision {
 pub fn wanted(channel: &Channel) -> u64 {
     let budget = channel.budget.min(1 << 20);
     let rate = channel.rate.clamp(1, FASTEST);
-    // The root is in 2^-13, and at most 216 × 2^13; the bracket in 2^-16, and at most 60 × 2^16: 49 bits in all.
-    let root = cube_root((REFERENCE << 39) / rate);
-    let steady = ((budget * STEADY.0 / STEADY.1) * root) >> 13;
+    let steady = steady(budget, rate);
     let empty = channel.empty.min(ONE).saturating_sub(SPARE);
     let late = ONE + CHANGING * channel.late.min(ONE);
     let bracket = ONE + ((CHANGING * empty) << 16) / late;
-    let price = ONE + LOSS_PRICE * channel.lost.min(ONE);
-    let changing = ((steady * bracket) >> 16).min(budget);
-    (steady.max(changing) << 16) / price
+    let priced = |queue: u64, lost: u64| (queue << 16) / (ONE + LOSS_PRICE * lost);
+    let lost = channel.lost.min(ONE);
+    let free = steady.max(((steady * bracket) >> 16).min(budget));
+    let bound = (steady * channel.room.min(UNBOUNDED)) >> 16;
+    if bound < free {
+        priced(bound, lost.saturating_sub(UNPRICED))
+    } else {
+        priced(free, lost)
+    }
+}
+
+/// s, the queue wanted on a steady link of `rate` bit/s, µs.
+#[must_use]
+pub fn steady(budget: u64, rate: u64) -> u64 {
+    let budget = budget.min(1 << 20);
+    // The root is in 2^-13, and at most 216 × 2^13; the bracket in 2^-16, and at most 60 × 2^16: 49 bits in all.
+    let root = cube_root((REFERENCE << 39) / rate.clamp(1, FASTEST));
+    ((budget * STEADY.0 / STEADY.1) * root) >> 13
 }
 
 /// H, the horizon, µs: for so long without an acknowledgement the path is assumed to go on delivering at r. `gap` is G, the
@@ -166,7 +190,9 @@ pub fn decide(state: &State) -> Decision {
     let over = if window < SMALL_PACKETS * state.packet {
         base + queue
     } else {
-        ((base + wanted) / 2).max(base * 3 / 4)
+        ((base + wanted) / 2)
+            .max(base * 3 / 4)
+            .max((base + wanted).saturating_sub(LONGEST_LEAD))
     };
     Decision {
         window,
@@ -208,6 +234,7 @@ mod tests {
         Channel {
             rate: (mbps * 1e6) as u64,
             budget: 90_000,
+            room: UNBOUNDED,
             ..Channel::default()
         }
     }
@@ -238,6 +265,21 @@ mod tests {
             ..steady(10.0)
         };
         near(wanted(&lossy), 26e3 / 16.0);
+    }
+
+    #[test]
+    fn a_short_buffer_bounds_it_and_prices_what_it_does_not_hold() {
+        let bounded = |lost| {
+            wanted(&Channel {
+                lost: share(lost),
+                empty: ONE,
+                room: ONE / 4,
+                ..steady(10.0)
+            })
+        };
+        near(bounded(0.0), 26e3 / 4.0);
+        near(bounded(0.015), 26e3 / 4.0);
+        near(bounded(1.0 / 64.0 + 0.02), 26e3 / 16.0);
     }
 
     #[test]
@@ -316,11 +358,11 @@ mod tests {
         #[test]
         fn whatever_is_measured_the_law_has_an_answer(
             [rate, budget, base, queue, packet, given, gap, spread] in any::<[u64; 8]>(),
-            [lost, empty, late] in any::<[u64; 3]>(),
+            [lost, empty, late, room] in any::<[u64; 4]>(),
             phase in prop::sample::select(vec![Phase::Given, Phase::Law, Phase::Drain, Phase::ShortDrain]),
         ) {
             let packet = packet % 65_536;
-            let wanted = wanted(&Channel { rate, budget, lost, empty, late });
+            let wanted = wanted(&Channel { rate, budget, lost, empty, late, room });
             prop_assert!(wanted < 1 << 32);
             let decision = decide(&State { rate, base, queue, wanted, packet, given, phase });
             prop_assert!(decision.pace >= 1);

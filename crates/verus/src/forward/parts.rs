@@ -28,6 +28,8 @@ pub enum Part {
     Empty,
     /// It grows less with the share of packets later than the budget.
     Late,
+    /// The target is bounded by what the buffer holds.
+    Room,
     /// A queue that a drain does not change counts as a longer path.
     LongerPath,
     /// r is not lowered by a drain, nor by its traces in the measurement.
@@ -40,7 +42,7 @@ pub enum Part {
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 16] = [
+    pub const ALL: [(&'static str, Part); 17] = [
         ("horizon", Part::Horizon),
         ("prediction", Part::Prediction),
         ("pacing", Part::Pacing),
@@ -53,6 +55,7 @@ impl Part {
         ("damping", Part::Damping),
         ("empty", Part::Empty),
         ("late", Part::Late),
+        ("room", Part::Room),
         ("longer-path", Part::LongerPath),
         ("held-rate", Part::HeldRate),
         ("cut-pauses", Part::CutPauses),

@@ -19,6 +19,10 @@ const BACK_MEMORY: Duration = Duration::from_millis(500);
 
 /// The least way there of the last 20 to 40 ms, whatever the round trip, says whether the queue has been empty.
 const BRIEF: Duration = Duration::from_millis(20);
+/// A buffer is as long as the longest way there of the last two to four seconds, above the least of the last 30 to 60 s:
+/// D follows a queue that others keep full within [`THERE_MEMORY`], and would let the buffer seem short.
+const FULL_MEMORY: Duration = Duration::from_secs(2);
+const BARE_MEMORY: Duration = Duration::from_secs(30);
 /// The spread of the way back is that of one to two of these spans.
 const SPREAD_MEMORY: Duration = Duration::from_secs(1);
 
@@ -71,6 +75,12 @@ pub(super) struct PathDelay {
     back: Least,
     /// The longest way back, negated.
     farthest: Least,
+    /// The longest way there, negated, of as long as `standing` is the least.
+    highest: Least,
+    /// The last way there, the longest of [`FULL_MEMORY`], negated, and the least of [`BARE_MEMORY`].
+    newest: i64,
+    longest: Least,
+    bare: Least,
     /// By how much the last acknowledgement's way back was longer than the least.
     back_excess: Duration,
 }
@@ -87,6 +97,10 @@ impl PathDelay {
             delay: 0,
             back: Least::NOTHING,
             farthest: Least::NOTHING,
+            newest: 0,
+            highest: Least::NOTHING,
+            longest: Least::NOTHING,
+            bare: Least::NOTHING,
             back_excess: Duration::ZERO,
         }
     }
@@ -128,6 +142,13 @@ impl PathDelay {
             .update(Time::ZERO + self.heard, THERE_MEMORY, there);
         self.standing.update(now, smoothed_rtt / 4, there);
         self.brief.update(now, BRIEF, there);
+        self.newest = there;
+        self.highest
+            .update(now, smoothed_rtt / 4, there.saturating_neg());
+        self.longest
+            .update(now, FULL_MEMORY, there.saturating_neg());
+        self.bare
+            .update(Time::ZERO + self.heard, BARE_MEMORY, there);
         self.delay = u32::try_from(self.above(there).as_micros()).unwrap_or(u32::MAX);
         self.back.update(now, BACK_MEMORY, back);
         self.farthest
@@ -184,6 +205,26 @@ impl PathDelay {
             newer: there,
             since: Time::ZERO + self.heard,
         };
+    }
+
+    /// How much the way there differs over the last quarter to half of a smoothed round trip.
+    pub(super) fn range(&self) -> Duration {
+        let nanos = self
+            .highest
+            .get()
+            .saturating_neg()
+            .saturating_sub(self.standing.get());
+        Duration::from_nanos(nanos.max(0) as u64)
+    }
+
+    /// The delay of the packet acknowledged last, and the longest of the last seconds, above the least of half a minute.
+    pub(super) fn fullness(&self) -> (Duration, Duration) {
+        let bare = self.bare.get();
+        let above = |there: i64| Duration::from_nanos(there.saturating_sub(bare).max(0) as u64);
+        (
+            above(self.newest),
+            above(self.longest.get().saturating_neg()),
+        )
     }
 
     /// How late the last acknowledgement was: its way back beyond the least.

@@ -1,6 +1,6 @@
 //! r, the delivery rate by the receiver's clock: bytes delivered over the time that this took.
 //!
-//! A silence counts for [`SILENCE`] at most: how long an outage was says nothing of the rate after it.
+//! A silence counts for [`SILENCE`] at most, or for two packets' time where that is longer: how long an outage was says nothing of the rate after it.
 
 use verus_core::units::{Bytes, Duration, Rate, Time};
 
@@ -14,6 +14,8 @@ const MARKS_PER_PERIOD: u64 = 12;
 /// for faster than their share of it: ten of them queue for longer, and less alike.
 const SILENCE: Duration = Duration::from_millis(80);
 
+/// ... however slow the link.
+const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 /// The mean gap between arrivals is one over this time.
 const GAP_MEMORY: u64 = 3_000_000_000;
 /// A gap counts in the mean for at most this, ns.
@@ -63,6 +65,8 @@ pub(super) struct Deliveries {
     spacing: Duration,
     /// The longest that a silence counts for that the sender caused, by sending nothing for longer than this.
     pause: Duration,
+    /// The longest that any other counts for.
+    silence: Duration,
     /// When the packet delivered last had left.
     sent: Time,
     /// G, ns.
@@ -80,15 +84,17 @@ impl Deliveries {
             undated: 0,
             spacing: Duration::ZERO,
             pause: Duration::MAX,
+            silence: SILENCE,
             sent: Time::ZERO,
             gap: 0,
         }
     }
 
     /// From now on the rate is measured over `period`, and a silence that the sender caused, by sending nothing for longer
-    /// than `pause`, counts for at most `pause`.
-    pub(super) fn count(&mut self, period: Duration, pause: Duration) {
+    /// than `pause`, counts for at most `pause`. A packet takes `packet_time` at r: on a slow link each is a silence.
+    pub(super) fn count(&mut self, period: Duration, pause: Duration, packet_time: Duration) {
         (self.spacing, self.pause) = (period / MARKS_PER_PERIOD, pause);
+        self.silence = SILENCE.max((packet_time * 2).min(LONGEST_SILENCE));
     }
 
     /// A packet of `size` that left at `sent` arrived at `at`. One without an arrival time is counted with the next that has
@@ -110,9 +116,9 @@ impl Deliveries {
                 self.marks[self.newest as usize] = now;
             }
             let most = if sent.since(self.sent) > self.pause {
-                SILENCE.min(self.pause)
+                self.silence.min(self.pause)
             } else {
-                SILENCE
+                self.silence
             };
             self.counted += at.since(last).min(most);
             // Weighted by time: what counts is how long one waits for an arrival.
@@ -160,7 +166,7 @@ mod tests {
     const PERIOD: Duration = Duration::from_millis(100);
 
     fn every_ms(deliveries: &mut Deliveries, from: u64, to: u64) {
-        deliveries.count(PERIOD, Duration::MAX);
+        deliveries.count(PERIOD, Duration::MAX, Duration::ZERO);
         for ms in from..to {
             deliveries.on_delivery(Some(Time::from_millis(ms)), Time::ZERO, Bytes::new(1000));
         }
