@@ -704,12 +704,13 @@ mod tests {
                 prop_assert_eq!(ack.received_at, receiver.largest_at());
                 prop_assert_eq!(ack.hold, now.since(receiver.largest_at()));
                 prop_assert!(named.iter().rev().is_sorted_by_key(|range| range.first));
-                // All that it leaves out changed before all that it names.
+                // All that it leaves out changed before all that it names. It names fewer where some have been joined: what
+                // had lost its place by then does not get it back.
                 let (told, untold): (Vec<&(NumberRange, usize)>, Vec<_>) =
                     ranges.iter().partition(|(range, _)| named.contains(range));
                 prop_assert_eq!(told.len() + 1, named.len());
                 let oldest = told.iter().map(|told| told.1).min();
-                prop_assert!(untold.iter().all(|untold| oldest > Some(untold.1)));
+                prop_assert!(untold.iter().all(|untold| oldest.is_none_or(|oldest| oldest > untold.1)));
                 prop_assert!(named.iter().any(|range| (range.first..=range.last).contains(&number)));
             }
         }
