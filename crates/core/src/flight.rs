@@ -34,6 +34,10 @@ use crate::units::{Bytes, Duration, Time};
 /// RFC 8985 §6.2).
 const DUP_THRESH: u64 = 3;
 
+/// A reordering window that has grown is kept through this many loss recoveries since the last spurious one (RFC 8985
+/// §6.2, RACK.reo_wnd_persist).
+const WINDOW_RECOVERIES: u32 = 16;
+
 /// A lost packet is remembered for this long plus [`FORGET_RTTS`] round trips after it was
 /// declared lost: reordering on real paths is far shorter.
 const FORGET_AFTER: Duration = Duration::from_secs(2);
@@ -155,7 +159,8 @@ impl Revealed {
     }
 }
 
-/// RACK's idea of how far packets are reordered (RFC 8985 §6.2, step 4).
+/// RACK's idea of how far packets are reordered (RFC 8985 §6.2, step 4). Where the RFC learns of a spurious loss from a
+/// duplicate SACK, the ledger learns of it from the acknowledgement of the late packet itself.
 #[derive(Clone, Copy, Debug)]
 struct Reordering {
     seen: bool,
@@ -164,6 +169,44 @@ struct Reordering {
     /// Packets with numbers below this left before the multiplier last grew, and do not make it grow again: it grows at
     /// most once a round.
     round_end: u64,
+    /// Loss recoveries since the multiplier last grew.
+    recoveries: u32,
+    /// Packets with numbers below this left before the last recovery began, and are part of it.
+    recovery_end: u64,
+}
+
+impl Reordering {
+    fn new() -> Self {
+        Reordering {
+            seen: false,
+            multiplier: 1,
+            round_end: 0,
+            recoveries: 0,
+            recovery_end: 0,
+        }
+    }
+
+    /// A packet was declared lost; the next to leave has number `next`.
+    fn on_lost(&mut self, number: u64, next: u64) {
+        if number < self.recovery_end {
+            return;
+        }
+        self.recovery_end = next;
+        self.recoveries += 1;
+        if self.recoveries > WINDOW_RECOVERIES {
+            (self.multiplier, self.recoveries) = (1, 0);
+        }
+    }
+
+    /// A packet that was declared lost arrived; the next to leave has number `next`.
+    fn on_spurious(&mut self, number: u64, next: u64) {
+        self.seen = true;
+        self.recoveries = 0;
+        if number >= self.round_end {
+            self.multiplier += 1;
+            self.round_end = next;
+        }
+    }
 }
 
 /// The ledger of one flow.
@@ -227,11 +270,7 @@ impl Ledger {
             lost: Remembered::default(),
             loss_deadline: None,
             expired: Vec::new(),
-            reordering: Reordering {
-                seen: false,
-                multiplier: 1,
-                round_end: 0,
-            },
+            reordering: Reordering::new(),
             rtt: RttEstimate::default(),
             app_limited_until: Bytes::ZERO,
             #[cfg(test)]
@@ -464,13 +503,13 @@ impl Ledger {
                 self.look_at();
                 self.missing.remove(&number);
                 self.timers.remove(&(self.slot(number).deadline, number));
-                self.note_reordering(number);
+                self.reordering.seen = true;
                 self.deliver(now, number, heard, out);
             }
             while let Some(number) = self.lost.within(range) {
                 self.look_at();
                 self.lost.remove(number);
-                self.note_reordering(number);
+                self.reordering.on_spurious(number, self.next_number);
                 self.recover(now, number, heard, out);
             }
         }
@@ -623,15 +662,6 @@ impl Ledger {
         }
     }
 
-    /// A packet arrived after others had overtaken it.
-    fn note_reordering(&mut self, number: u64) {
-        self.reordering.seen = true;
-        if number >= self.reordering.round_end {
-            self.reordering.multiplier += 1;
-            self.reordering.round_end = self.next_number;
-        }
-    }
-
     /// Declares lost those missing packets that are due.
     #[inline]
     fn detect(&mut self, now: Time, out: &mut Revealed) {
@@ -694,6 +724,7 @@ impl Ledger {
     fn lose_overtaken(&mut self, number: u64, now: Time, out: &mut Revealed) {
         self.lose((number - self.base) as usize, now, out);
         self.lost.insert(number);
+        self.reordering.on_lost(number, self.next_number);
     }
 
     /// Counts visits, so that tests can bound the work by what an event brings.
@@ -981,6 +1012,61 @@ mod tests {
             ledger.reordering.seen,
             "the next gap waits for the reordering window"
         );
+    }
+
+    /// A flow with a round trip of 40 ms: five packets leave every 40 ms, of which the first is acknowledged `late` after
+    /// the others; whether it was declared lost before that.
+    fn declared_lost(ledger: &mut Ledger, round: u64, late: Option<u64>) -> bool {
+        let mut out = Revealed::default();
+        let (first, start) = (5 * round, 1000 * round);
+        sent(ledger, 5, ms(start));
+        ledger.on_ack(
+            ms(start + 40),
+            &ack(&[(first + 1, first + 4)]),
+            &[],
+            &mut out,
+        );
+        let due = late.unwrap_or(500);
+        if let Some(at) = ledger.next_loss().filter(|at| *at < ms(start + 40 + due)) {
+            ledger.on_loss_timer(at, &mut out);
+        }
+        if let Some(late) = late {
+            let arrives = ms(start + 40 + late);
+            ledger.on_ack(arrives, &ack(&[(first, first + 4)]), &[], &mut out);
+        }
+        !out.lost.is_empty()
+    }
+
+    #[test]
+    fn the_reordering_window_grows_with_spurious_losses_alone() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let spurious = |ledger: &mut Ledger, rounds, late| -> Vec<bool> {
+            let round = ledger.next_number / 5;
+            (round..round + rounds)
+                .map(|round| declared_lost(ledger, round, Some(late)))
+                .collect()
+        };
+        // Three overtake the first, before any reordering is known. A quarter of 40 ms is then doubled.
+        assert_eq!(spurious(&mut ledger, 1, 5), [true]);
+        assert_eq!(spurious(&mut ledger, 50, 15), [false; 50]);
+        assert_eq!(ledger.reorder_window(), Duration::from_millis(20));
+        assert_eq!(spurious(&mut ledger, 4, 25), [true, false, false, false]);
+        assert_eq!(ledger.reorder_window(), Duration::from_millis(30));
+        // And no further than a round trip.
+        spurious(&mut ledger, 20, 400);
+        assert_eq!(ledger.reorder_window(), ledger.rtt.smoothed());
+    }
+
+    #[test]
+    fn the_reordering_window_is_a_quarter_again_after_sixteen_real_losses() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        assert!(declared_lost(&mut ledger, 0, Some(5)));
+        for round in 1..=16 {
+            assert!(declared_lost(&mut ledger, round, None));
+            assert_eq!(ledger.reorder_window(), Duration::from_millis(20));
+        }
+        assert!(declared_lost(&mut ledger, 17, None));
+        assert_eq!(ledger.reorder_window(), Duration::from_millis(10));
     }
 
     #[test]

@@ -559,6 +559,56 @@ struct Together {
     at: Time,
 }
 
+/// The ranges of received numbers that one acknowledgement names.
+#[derive(Debug, Default)]
+struct Named {
+    ranges: Vec<NumberRange>,
+}
+
+impl Named {
+    /// Only the newest range so far.
+    fn begin(&mut self, receiver: &Receiver) {
+        self.ranges.clear();
+        self.ranges.extend(receiver.ranges().next());
+    }
+
+    /// Adds a range; `false` if there is no room for it.
+    fn add(&mut self, range: NumberRange) -> bool {
+        let covers = |named: &NumberRange| named.first <= range.first && range.last <= named.last;
+        if self.ranges.iter().any(covers) {
+            return true;
+        }
+        let room = self.ranges.len() < MAX_RANGES;
+        if room {
+            self.ranges.push(range);
+        }
+        room
+    }
+
+    /// Adds the range in which packets arrived; themselves, if it is below all that the receiver remembers.
+    fn add_run(&mut self, receiver: &Receiver, run: &Together) -> bool {
+        let alone = NumberRange {
+            first: run.first,
+            last: run.first + run.count - 1,
+        };
+        self.ranges[0].first <= alone.first
+            || self.add(receiver.range_of(run.first).unwrap_or(alone))
+    }
+
+    /// The ranges, newest first, disjoint and not adjacent.
+    fn ranges(&mut self) -> impl Iterator<Item = NumberRange> + '_ {
+        (self.ranges).sort_unstable_by_key(|range| std::cmp::Reverse(range.last));
+        self.ranges.dedup_by(|below, above| {
+            let touches = below.last.saturating_add(1) >= above.first;
+            if touches {
+                above.first = above.first.min(below.first);
+            }
+            touches
+        });
+        self.ranges.iter().copied()
+    }
+}
+
 /// The receiving half of a flow.
 #[derive(Debug)]
 pub struct Incoming {
@@ -576,6 +626,7 @@ pub struct Incoming {
     more: bool,
     ack_number: u64,
     body: AckBody,
+    named: Named,
     sorted: Vec<Together>,
     report: Vec<u8>,
     copies: u64,
@@ -603,6 +654,7 @@ impl Incoming {
             more: false,
             ack_number: 0,
             body: AckBody::default(),
+            named: Named::default(),
             sorted: Vec::new(),
             report: Vec::new(),
             copies: 0,
@@ -684,10 +736,37 @@ impl Incoming {
         body.sent_nanos = now.as_nanos();
         body.distinct = self.receiver.distinct().get();
         body.marks = self.receiver.marks();
+        // Each arrival is named in some acknowledgement, however many ranges there are: those that this one has no room
+        // for follow in the next.
+        let known = self.recent.len();
+        let from = known - self.untold;
+        self.named.begin(&self.receiver);
+        let room = self.recent.range(from..).take(MAX_RUNS);
+        let to = from
+            + room
+                .take_while(|run| self.named.add_run(&self.receiver, run))
+                .count();
+        self.more = to < known;
+        self.untold = known - to;
+        let told = (known - from) * self.repeats;
+        let from = if self.more {
+            from
+        } else {
+            known - told.max(RUNS_REPEATED).min(known).min(MAX_RUNS)
+        };
+        // What may have been named in vain, and then the highest.
+        let repeated = self.recent.range(from..to).rev();
+        repeated
+            .take_while(|run| self.named.add_run(&self.receiver, run))
+            .for_each(drop);
+        let highest = self.receiver.ranges();
+        highest
+            .take_while(|range| self.named.add(*range))
+            .for_each(drop);
         body.spans.clear();
         body.newest = 0;
         let mut below = None;
-        for range in self.receiver.ranges().take(MAX_RANGES) {
+        for range in self.named.ranges() {
             let Ok(received) = u32::try_from(range.last - range.first + 1) else {
                 break; // four billion numbers: no honest client comes here
             };
@@ -706,24 +785,19 @@ impl Incoming {
         if body.spans.is_empty() {
             return None;
         }
-        let known = self.recent.len();
-        let told = (self.untold * self.repeats).max(RUNS_REPEATED).min(known);
-        self.more = self.untold > MAX_RUNS;
-        let from = if self.more {
-            known - self.untold
-        } else {
-            known - told.min(MAX_RUNS)
-        };
-        let to = known.min(from + MAX_RUNS);
-        self.untold = if self.more { known - to } else { 0 };
         self.sorted.clear();
         self.sorted.extend(self.recent.range(from..to));
         self.sorted
             .sort_unstable_by_key(|together| std::cmp::Reverse(together.first));
         body.runs.clear();
         let mut times = 0;
+        let mut lowest = u64::MAX;
         for together in &self.sorted {
             let last = together.first + together.count - 1;
+            if last >= lowest {
+                continue; // a copy of a packet below all that is remembered
+            }
+            lowest = together.first;
             let (Some(Ok(below)), Ok(count)) = (
                 body.newest.checked_sub(last).map(u16::try_from),
                 u16::try_from(together.count),
@@ -833,5 +907,73 @@ impl Algorithms for Scheme {
 
     fn dear(&self, sends: bool) -> Option<String> {
         Scheme::dear(self, sends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    use std::collections::BTreeSet;
+
+    /// Reads what `flow` acknowledges now: the numbers that each acknowledgement names.
+    fn acknowledged(flow: &mut Incoming, now: Time) -> Vec<AckBody> {
+        let key = Key::handshake(None);
+        let mut buffer = vec![0; 1 << 12];
+        let mut bodies = Vec::new();
+        while let Some(len) = flow.transmit(now, 0, &key, &mut buffer) {
+            let packet = wire::Packet::parse(&buffer[..len]).expect("we wrote it");
+            let mut body = AckBody::default();
+            body.decode(&packet).expect("we wrote it");
+            bodies.push(body);
+        }
+        bodies
+    }
+
+    fn named(body: &AckBody) -> impl Iterator<Item = u64> + '_ {
+        let mut above = body.newest + 1;
+        let spans = body.spans.iter().enumerate();
+        spans.flat_map(move |(index, span)| {
+            let (first, end) = (above - u64::from(*span), above);
+            above = first;
+            (first..end).filter(move |_| index % 2 == 0)
+        })
+    }
+
+    proptest! {
+        /// In the order of their lateness, read so many at a time.
+        #[test]
+        fn each_packet_is_named_at_once_whatever_the_order_and_however_many_are_read_at_once(
+            late in prop::collection::vec(prop_oneof![3 => Just(0u64), 1 => 1u64..2000], 1..1500),
+            lost in 1usize..20,
+            at_once in 1usize..100,
+        ) {
+            let scheme = Scheme::parse("verus").expect("it is in the list");
+            let mut flow = Incoming::new(0, &scheme, Time::ZERO, false);
+            let mut order: Vec<u64> = (0..late.len() as u64).collect();
+            order.sort_by_key(|number| number + late[*number as usize]);
+            order.retain(|number| *number == 0 || !(*number as usize).is_multiple_of(lost + 1));
+            let mut arrived = BTreeSet::new();
+            for (index, numbers) in order.chunks(at_once).enumerate() {
+                let now = Time::from_millis(index as u64);
+                for &number in numbers {
+                    let data = Data {
+                        number,
+                        sent_nanos: 0,
+                        start: number * 1000,
+                        len: 1000,
+                        stamp: None,
+                    };
+                    flow.on_data(now, Bytes::new(1000), Ecn::NotEct, &data);
+                }
+                arrived.extend(numbers);
+                let bodies = acknowledged(&mut flow, now);
+                let all: BTreeSet<u64> = bodies.iter().flat_map(named).collect();
+                prop_assert!(numbers.iter().all(|number| all.contains(number)));
+                prop_assert!(all.is_subset(&arrived));
+                prop_assert!(bodies.len() <= 1 + numbers.len() / 15);
+            }
+        }
     }
 }
