@@ -17,6 +17,8 @@ from verus.lab.scenario import Contestant
 from verus.report.wanted import Wanted
 from verus.suites import bbr_states, judge
 from verus.suites.judge import Verdict
+from verus.suites.measures import MEASURES
+from verus.suites.seen import NotSeenError, NotTriedError, Seen
 
 Command = Callable[..., Any]
 Look = Callable[[Path], list[str]]
@@ -121,6 +123,17 @@ BAD = [
     ("compares = true", "seeds = 0", ["`seeds` must be a whole number from 1 to 100000, not 0"]),
     ("compares = true", 'when = { state = "DRIAN" }', ["row `quick`, when", "no state `DRIAN`", "mean `DRAIN`"]),
     ("compares = true", "when = { from_s = 1 }", ["row `quick`, when", "`state` is missing"]),
+    ("compares = true", "each = [{ delay_ms = 5 }]", ["row `quick`", "`each.delay_ms` must be a list of values"]),
+    ('id = "quick"', 'id = "{q}"\neach = [{ delay_ms = [5] }]', ["row `{q}`", "`id` has `{q}`, which `each` has not"]),
+    (
+        'id = "quick"',
+        'id = "at/{delay_ms}"\neach = [{ delay_ms = [5, -1] }]',
+        ["row `at/-1`", "delay_ms must be between 0 and 100000, not -1"],
+    ),
+    ("queue_bdp = 2", "queue_bdp = 2, queue_least_packets = 0", ["`scenario.queue_least_packets` must be from 1"]),
+    ("most = 2", 'most = 2, baseline = "excuses"', ["row `quick`", "only where the row has `against`"]),
+    ("most = 2", 'most = 2, baseline = "excused"', ["`baseline` must be one of divides, excuses, ignored"]),
+    ("most = 2", 'near = 2, within = 1, baseline = "excuses"', ["`baseline` must not be `excuses` without `most`"]),
 ]
 
 
@@ -324,6 +337,94 @@ def test_a_sweep_counts_its_worst_path_and_a_baseline_divides(verus: Command, tm
     assert 1 < json.loads(verus("check", "cubic", "--suite", own(tmp_path, against), "--json").out)["value"] < 2
 
 
+def test_each_row_of_a_grid_has_a_name_and_a_verdict_of_its_own(verus: Command, tmp_path: Path) -> None:
+    grid = OWN.replace('"quick"', '"{trace}/{delay_ms}"').replace('trace = "rate:10", ', "")
+    grid = grid.replace("compares = true", 'each = [{ trace = ["rate:10", "rate:3"], delay_ms = [5, 40] }]')
+    found = [
+        json.loads(line)
+        for line in verus("check", "cubic", "--suite", own(tmp_path, grid), "--json").out.split("\n")[:-1]
+    ]
+    assert [row["row"] for row in found] == ["mine/10/5", "mine/10/40", "mine/3/5", "mine/3/40"]
+    assert [row["verdict"] for row in found] == ["passed", "passed", "missed", "missed"]
+    alone = OWN.replace("queue_bdp = 2", "queue_bdp = 2, delay_ms = 40")
+    assert (
+        found[1]["value"] == json.loads(verus("check", "cubic", "--suite", own(tmp_path, alone), "--json").out)["value"]
+    )
+    assert "is there twice" in verus("check", "cubic", "--suite", own(tmp_path, grid.replace("/{delay_ms}", ""))).err
+
+
+def test_a_queue_of_bandwidth_delay_products_has_room_for_the_packets_asked_for(tmp_path: Path) -> None:
+    text = OWN.replace("queue_bdp = 2", "queue_bdp = 2, delay_ms = 0.05, queue_least_packets = 8")
+    assert suites.load(own(tmp_path, text)).rows[0].cases[0].scenario["queue"] == "droptail:bytes=12000"
+
+
+def test_a_baseline_excuses_what_is_no_worse_and_can_be_ignored(verus: Command, tmp_path: Path) -> None:
+    late = OWN.replace("most = 2", 'most = 0.8, baseline = "excuses"')
+
+    def row(against: str, text: str = late) -> Any:
+        given = text.replace("compares = true", f"against = {{ {against} }}")
+        return json.loads(verus("check", "cubic", "--suite", own(tmp_path, given), "--json").out)
+
+    slower, faster = row('trace = "rate:5", queue_bdp = 2'), row('trace = "rate:20", queue_bdp = 2')
+    assert (slower["verdict"], faster["verdict"]) == ("passed", "missed")
+    assert slower["value"] == faster["value"] > 0.8, "its own value, not a ratio"
+    assert slower["wanted"] == "≤ 0.8 s, or the baseline's"
+    ignored = row('trace = "rate:5", queue_bdp = 2', late.replace("excuses", "ignored"))
+    assert (ignored["verdict"], ignored["value"], ignored["wanted"]) == ("missed", slower["value"], "≤ 0.8 s")
+    swept = late.replace("[[rows]]", "[[rows]]\nsweep = { delay_ms = [5, 60] }", 1)
+    both = row("delay_ms = 20", swept)
+    assert (both["verdict"], both["value"] > slower["value"]) == ("missed", True), "the path that no baseline excuses"
+
+
+def test_the_map_has_ninety_paths_and_none_with_less_than_eight_packets_of_queue() -> None:
+    rows = suites.load("map").rows
+    queues = [int(row.cases[0].scenario["queue"].removeprefix("droptail:bytes=")) for row in rows]
+    assert (len(rows), min(queues), max(queues)) == (90, 8 * 1500, 4 * 75_000_000)
+    seconds = sum(
+        float(row.cases[0].scenario["trace"].removeprefix("rate:")) * row.cases[0].scenario["duration_s"]
+        for row in rows
+    )
+    assert seconds * 1e6 / 8 / 1500 < 40e6, "packets: a run of the map must stay a matter of a minute or two"
+
+
+def burst(sent_ms: list[float]) -> float | str | None:
+    scenario = {"flows": [{}], "delay_ms": 20, "duration_s": 60}
+    records = {"flow": [0] * len(sent_ms), "sent_ms": sent_ms}
+    outcome: Any = {"records": records}
+    return MEASURES["burst_after_idle"].of(Seen(scenario=scenario, outcome=outcome, options={}))
+
+
+def test_a_burst_after_silence_is_counted_against_the_round_trip_that_begins_with_it() -> None:
+    before = [0.0, 1.0]
+    at_once, paced = [5000 + 0.01 * i for i in range(110)], [5000 + 0.4 * i for i in range(100)]
+    assert burst(before + at_once) == pytest.approx(100 / 110)
+    assert burst(before + paced) == 0, "five packets of a hundred: an initial window is free"
+    assert burst(before + paced + [20_000 + 0.1 * i for i in range(400)]) == pytest.approx(10 / 400)
+    with pytest.raises(NotTriedError, match="never silent"):
+        burst(before)
+
+
+def changed(changes: list[dict[str, float]], measure: str, carried: list[float]) -> float | str | None:
+    bins = len(carried)
+    scenario = {"flows": [{}], "delay_ms": 100, "duration_s": bins / 10, "bin_ms": 100, "changes": changes}
+    series = {"flow": [0] * bins, "throughput_mbps": carried}
+    capacity = {"time_s": [i / 10 for i in range(bins)], "capacity_mbps": [10.0] * bins}
+    outcome: Any = {"series": series, "capacity": capacity}
+    return MEASURES[measure].of(Seen(scenario=scenario, outcome=outcome, options={}))
+
+
+def test_adapting_takes_a_second_and_ten_of_the_new_round_trips() -> None:
+    # The last change is at 2 s, to 25 ms each way: adapting ends at 2 + 1 + 0.5 s.
+    changes = [{"at_s": 1.0, "rate_mbps": 0.0}, {"at_s": 2.0, "rate_mbps": 10.0, "delay_ms": 25.0}]
+    carried = [10.0] * 20 + [4.0] * 15 + [8.0] * 15
+    assert changed(changes, "used_while_adapting", carried) == pytest.approx(0.4)
+    assert changed(changes, "used_once_adapted", carried) == pytest.approx(0.8)
+    only_rate = [{"at_s": 2.0, "rate_mbps": 10.0}]
+    assert changed(only_rate, "used_while_adapting", carried) == pytest.approx((15 * 0.4 + 15 * 0.8) / 30)
+    with pytest.raises(NotSeenError, match="does not change"):
+        changed([], "used_while_adapting", carried)
+
+
 def test_what_is_wanted_says_what_holds_and_what_is_worst() -> None:
     most, least, near, word = Wanted(most=2), Wanted(least=2), Wanted(near=10, within=0.1), Wanted(word="DRAIN")
     assert [most.holds(2), most.holds(2.01), least.holds(2), least.holds(1.99)] == [True, False, True, False]
@@ -336,6 +437,7 @@ def test_what_is_wanted_says_what_holds_and_what_is_worst() -> None:
 def test_a_row_is_explained_by_a_command_where_compare_can_say_it(verus: Command) -> None:
     said = verus("check", "--explain", "rfc9743/vs-cubic").out
     assert "run: verus compare --mix SCHEME+cubic --trace rate:20" in said
+    assert "compared with: verus compare --scheme cubic " in verus("check", "--explain", "map/10/5/1").out
     whole = verus("check", "--explain", "c4/c4_before_c4").out
     assert "worst of 100 seeds" in whole
     scenario = json.loads(re.search(r"run: (\{.*\})", whole)[1])  # type: ignore[index]

@@ -17,6 +17,14 @@
 //! forecast itself from acknowledgements: **a forecast at the sender**. It is another algorithm,
 //! since jitter and losses on the way back then count as the link's own.
 //!
+//! **On long round trips Sprout starves itself.** The window is a cautious forecast for 100 ms, less all that was under way when the
+//! report left, a round trip's worth. A round trip of 100 ms leaves nothing of it, so the sender, not the link, limits what arrives
+//! in a tick. The receiver still takes it for the link's rate, and forecasts less. The authors' code follows the same
+//! rules: it observes every tick in which something arrived, and has a new forecast only when data has arrived.
+//!
+//! When a forecast's tick ends, the queue is taken to be shorter by what that tick was to deliver (§3.5). The authors' code takes
+//! off what all ticks up to it were to deliver; reports every 20 ms leave little between the two.
+//!
 //! Parameters are those of the authors' code (`keithw/sprout`), which counts 1400 bytes of payload
 //! received, and 1440 sent, as a packet; its packets have some 60 bytes of headers, so that here
 //! 1460 and 1500 bytes do (IP). Its packets are filled only as far as the forecast allows, and its
@@ -524,6 +532,31 @@ mod tests {
         assert_eq!(run_until(&mut path, 40), [20, 40]);
         assert_eq!(path.in_flight(), SIZE * 42);
         assert_eq!(run_until(&mut path, 89), []);
+    }
+
+    #[test]
+    fn a_round_trip_of_the_windows_length_leaves_no_room() {
+        // Seven packets arrive in each tick: 4.2 Mbit/s.
+        let tables = forecast::Tables::shared(&Config::default());
+        let mut belief = belief::Belief::default();
+        for _ in 0..100 {
+            belief.evolve(tables.motion());
+            belief.observe(tables.motion(), 7);
+        }
+        let counts = tables.forecast(&belief, Config::default().percentile);
+        let room = |ticks_under_way: u64| {
+            let mut path = path(Config::default());
+            path.controller.sent = 7 * SENT_BYTES * ticks_under_way;
+            let report = Report {
+                tick: 1,
+                settled: 0,
+                counts,
+            };
+            path.controller.adopt(path.now, &report);
+            path.controller.room()
+        };
+        assert!(room(2) > 3 * SENT_BYTES, "40 ms: {}", room(2));
+        assert_eq!(room(5), 0, "100 ms");
     }
 
     #[test]

@@ -176,8 +176,9 @@ impl Vivace {
     fn begin_interval(&mut self, now: Time, number: u64) {
         let (purpose, mbps) = self.plan();
         self.rate = Rate::from_mbps(mbps).max(LEAST_RATE);
+        let length = self.round_trip();
         self.intervals
-            .begin(now, number, purpose, self.round_trip());
+            .begin(now, number, purpose, self.rate, length);
     }
 
     fn set_base(&mut self, mbps: f64) {
@@ -446,6 +447,52 @@ mod tests {
         assert!(most < 70.0, "{most}");
         let mbps = path.controller.mbps;
         assert!((12.0..18.0).contains(&mbps), "{mbps} of 16");
+    }
+
+    /// Runs over a path that carries a packet in `service` and returns its acknowledgement after `rtt`, for `span`.
+    fn drive_exactly(path: &mut Path<Vivace>, service: Duration, rtt: Duration, span: Duration) {
+        let end = path.now + span;
+        let (mut free, mut next) = (path.now, 0);
+        let mut under_way: std::collections::VecDeque<(u64, Time)> = Default::default();
+        while path.now < end {
+            while path.controller.allowance().sendable(path.in_flight()) >= SIZE {
+                path.send(1);
+                free = free.max(path.now) + service;
+                under_way.push_back((next, free + rtt));
+                next += 1;
+            }
+            let due = under_way.front().map(|&(_, at)| at);
+            let tick = path.controller.next_tick();
+            path.now = due
+                .into_iter()
+                .chain(tick)
+                .min()
+                .expect("it waits for something");
+            path.tick();
+            if due == Some(path.now) {
+                path.ack(under_way.pop_front().map(|(number, _)| number));
+            }
+        }
+    }
+
+    #[test]
+    fn round_trips_of_microseconds_are_filled() {
+        for micros in [0, 40, 100] {
+            let mut path = Path::new(vivace());
+            let service = Duration::from_micros(120);
+            let most = (SIZE / service).as_mbps();
+            drive_exactly(
+                &mut path,
+                service,
+                Duration::from_micros(micros),
+                Duration::from_secs(10),
+            );
+            let mbps = path.controller.mbps;
+            assert!(
+                (0.85 * most..1.2 * most).contains(&mbps),
+                "{micros} µs: {mbps} of {most}"
+            );
+        }
     }
 
     #[test]

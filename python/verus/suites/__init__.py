@@ -25,7 +25,7 @@ from verus.lab.schema import Scenario
 from verus.report.wanted import Wanted
 
 #: Suites that come with the package, in the order in which they run.
-NAMES = ("rfc9743", "bbr-draft", "c4", "picoquic", "rmcat", "scream", "laws")
+NAMES = ("rfc9743", "bbr-draft", "c4", "picoquic", "rmcat", "scream", "laws", "paths", "map")
 
 #: Where a check's number comes from.
 KINDS = {
@@ -33,6 +33,7 @@ KINDS = {
     "law": "the source states an equation, which gives the number for this path",
     "measured": "the source reports what one run of its own gave",
     "derived": "the source asks the question; the number is ours",
+    "ours": "the question and the number are ours",
     "scenario only": "the source states a scenario and no number",
 }
 
@@ -41,6 +42,9 @@ SEEDS = 10
 
 #: Stands for every sender in `controllers`.
 ANY = "any"
+
+#: What a check does with the baseline of its scenario.
+DIVIDES, EXCUSES, IGNORED = BASELINES = ("divides", "excuses", "ignored")
 
 #: A sender that has every scenario checked when it is loaded.
 _STAND_IN = "cubic"
@@ -55,12 +59,20 @@ class Check:
         measure: What is measured, a name of `verus.suites.measures`.
         options: What the measure needs to know: a flow, an interval.
         wanted: What it must be.
+        baseline: One of `BASELINES`: the value is divided by the baseline's, or may be no better than it, or has
+            nothing to do with it.
     """
 
     name: str
     measure: str
     options: Mapping[str, Any] = field(default_factory=dict)
     wanted: Wanted
+    baseline: str = DIVIDES
+
+    def told(self, unit: str) -> str:
+        """What is asked, for people."""
+        text = self.wanted.told(unit)
+        return f"{text}, or the baseline's" if self.baseline == EXCUSES else text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +81,7 @@ class Case:
 
     Attributes:
         scenario: Every field, that of the first flow's scheme empty where the sender under test runs.
-        baseline: The scenario that the value is divided by, if there is one.
+        baseline: The scenario that it is compared with, if there is one.
     """
 
     scenario: Mapping[str, Any]
@@ -124,6 +136,10 @@ class Row:
     when: When | None
     cases: tuple[Case, ...]
     checks: tuple[Check, ...]
+
+    def divides(self, check: Check) -> bool:
+        """Whether the values of a check are ratios to those of a baseline."""
+        return check.baseline == DIVIDES and any(case.baseline is not None for case in self.cases)
 
     def names(self, scheme: str) -> bool:
         """Whether the source states it for this sender (a bare name: `cubic`)."""
@@ -204,7 +220,8 @@ def read(text: str, name: str) -> Suite:
     for index, entry in enumerate(table.get("tables", "rows", [])):
         identity = entry.get("id")
         place = f"row `{identity}`" if isinstance(identity, str) else f"row {index + 1}"
-        rows.append(_row(_Table(entry, f"`{name}`, {place}"), suite, seeds, shared, asks))
+        for each, label in _each(entry, f"`{name}`, {place}"):
+            rows.append(_row(_Table(each, label), suite, seeds, shared, asks))
     table.end()
     if not rows:
         table.refuse("rows", "must have at least one")
@@ -215,6 +232,38 @@ def read(text: str, name: str) -> Suite:
                 raise ValueError(f"`{name}`, row `{row.id.partition('/')[2]}`: `{identity}` is there twice")
             seen.add(identity)
     return Suite(name=suite, **told, differences=differences, rows=tuple(rows))
+
+
+def _each(entry: Mapping[str, Any], place: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """The rows of an entry, with what messages call them: one, or one for each combination of each grid of `each`."""
+    table = _Table(entry, place)
+    grids = table.get("tables", "each", [])
+    if not grids:
+        yield entry, place
+        return
+    identity, about, scenario = table.get("text", "id"), table.get("text", "about"), table.get("table", "scenario", {})
+    plain = {key: value for key, value in entry.items() if key != "each"}
+    for grid in grids:
+        for key, values in grid.items():
+            if not isinstance(values, list) or not values:
+                table.refuse(f"each.{key}", "must be a list of values")
+        for chosen in itertools.product(*grid.values()):
+            fields = dict(zip(grid, chosen, strict=True))
+            told = {key: re.split("[:=]", str(value))[-1] for key, value in fields.items()}
+            fields.pop("name", None)
+            named = _filled(table, "id", identity, told)
+            row = {"id": named, "about": _filled(table, "about", about, told), "scenario": {**scenario, **fields}}
+            yield {**plain, **row}, f"{place.partition(',')[0]}, row `{named}`"
+
+
+def _filled(table: _Table, key: str, text: str, values: Mapping[str, str]) -> str:
+    """The text with the last part of a field's value where `{FIELD}` stands: 64 of `droptail:packets=64`."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        return values[name] if name in values else table.refuse(key, f"has `{{{name}}}`, which `each` has not")
+
+    return re.sub(r"\{(\w+)\}", value, text)
 
 
 def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks: float) -> Row:
@@ -243,6 +292,8 @@ def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks:
     )
     if not checks:
         table.refuse("checks", "must have at least one")
+    if any(check.baseline != DIVIDES for check in checks) and not table.get("table", "against", {}):
+        table.refuse("checks", "may say what a `baseline` is for only where the row has `against`")
     table.known |= {"scenario", "flows", "sweep", "against"}  # what cannot be run may say what it would be
     table.end()
     return row
@@ -262,12 +313,16 @@ def _when(table: _Table) -> When | None:
 
 def _check(table: _Table, kind: str) -> Check:
     asked = {word: table.get("number", word, None) for word in ("most", "least", "near")}
+    baseline = table.get("text", "baseline", DIVIDES)
+    if baseline not in BASELINES:
+        table.refuse("baseline", f"must be one of {', '.join(BASELINES)}, not `{baseline}`")
     word, within = table.get("text", "is", None), table.get("number", "within", None)
     check = Check(
         name=table.get("text", "name", ""),
         measure=table.get("text", "measure"),
         options=table.get("table", "options", {}),
         wanted=Wanted(**asked, within=within or 0.0, word=word),
+        baseline=baseline,
     )
     table.end()
     given = [key for key, value in {**asked, "is": word}.items() if value is not None]
@@ -276,6 +331,8 @@ def _check(table: _Table, kind: str) -> Check:
     if kind != "scenario only" and (not given or (len(given) > 1 and given != ["most", "least"])):
         what = " and ".join(f"`{key}`" for key in given) or "none"
         table.refuse("checks", f"must ask one thing (`most`, `least`, both, `near` or `is`), not {what}")
+    if baseline == EXCUSES and given not in (["most"], ["least"]):
+        table.refuse("baseline", f"must not be `{EXCUSES}` without `most` or `least`, one of them")
     if (asked["near"] is None) != (within is None):
         table.refuse("within", "must be there with `near`, and with nothing else")
     return check
@@ -316,7 +373,7 @@ def _scenario(
 ) -> Mapping[str, Any]:
     """A whole scenario, checked with a stand-in for the sender under test."""
     scenario: dict[str, Any] = {**DEFAULTS, **fields, "flows": []}
-    queue_bdp = scenario.pop("queue_bdp", None)
+    queue_bdp, least = scenario.pop("queue_bdp", None), scenario.pop("queue_least_packets", _LEAST_PACKETS)
     asks = scenario.pop("asks_rtts", asks)
     for key in scenario:
         if key not in SCHEMA["properties"]:
@@ -331,20 +388,26 @@ def _scenario(
             plain["start_s"] = round(plain.get("start_s", 0.0) + asks * 2e-3 * own, 9)
         scenario["flows"] += [{"scheme": "", **plain}] * count
     if queue_bdp is not None:
-        scenario["queue"] = f"droptail:bytes={_bdp_bytes(table, scenario, queue_bdp)}"
+        scenario["queue"] = f"droptail:bytes={_bdp_bytes(table, scenario, queue_bdp, least)}"
     _try(table, scenario)
     return scenario
 
 
-def _bdp_bytes(table: _Table, scenario: Mapping[str, Any], count: float) -> int:
-    """Bytes of so many bandwidth-delay products, and room for two packets at the least."""
+#: A queue of bandwidth-delay products has room for so many packets, where a suite does not ask for more.
+_LEAST_PACKETS = 2
+
+
+def _bdp_bytes(table: _Table, scenario: Mapping[str, Any], count: float, least_packets: int) -> int:
+    """Bytes of so many bandwidth-delay products, and room for so many packets at the least."""
+    if type(least_packets) is not int or not 1 <= least_packets <= 1_000_000:
+        table.refuse("scenario.queue_least_packets", f"must be from 1 to 1000000, not {shown(least_packets)}")
     rate = re.fullmatch(r"rate:([\d.]+)", scenario["trace"])
     if rate is None:
         table.refuse("scenario.queue_bdp", "must be left out where the channel is not `rate:MBPS`")
     if type(count) not in (int, float) or not 0 < count <= 1000:
         table.refuse("scenario.queue_bdp", f"must be a number above 0 and at most 1000, not {shown(count)}")
     rtt_s = 2e-3 * float(scenario["delay_ms"])
-    return max(round(float(rate[1]) * 1e6 / 8 * rtt_s * count), 2 * int(scenario["packet_bytes"]))
+    return max(round(float(rate[1]) * 1e6 / 8 * rtt_s * count), least_packets * int(scenario["packet_bytes"]))
 
 
 def _try(table: _Table, scenario: Mapping[str, Any]) -> None:

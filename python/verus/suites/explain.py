@@ -82,9 +82,9 @@ def _of(suite: Suite, row: Row) -> Iterator[str]:
 def _asked(row: Row, check: Check) -> str:
     measure = MEASURES.get(check.measure)
     about = check.measure.replace("_", " ") if measure is None else measure.about
-    unit = "" if measure is None or any(case.baseline is not None for case in row.cases) else measure.unit
+    unit = "" if measure is None or row.divides(check) else measure.unit
     options = "".join(f", {name} {value:g}" for name, value in check.options.items())
-    wanted = f": {check.wanted.told(unit)}" if check.wanted else ""
+    wanted = f": {check.told(unit)}" if check.wanted else ""
     return f"{row.id_of(check)}: {about}{options}{wanted}"
 
 
@@ -114,7 +114,7 @@ def _command(scenario: Mapping[str, Any]) -> str | None:
         return None
     words = ["verus", "compare"]
     schemes = [flow["scheme"] for flow in flows]
-    words += ["--scheme", _PLACE] if len(schemes) == 1 else ["--mix", _mix(schemes)]
+    words += ["--scheme", *schemes] if len(schemes) == 1 else ["--mix", _mix(schemes)]
     for key in _SHOWN:
         if scenario[key] != DEFAULTS[key] or key in ("trace", "queue"):  # type: ignore[literal-required]
             words += [flag_of(key), f"{scenario[key]:g}" if isinstance(scenario[key], float) else str(scenario[key])]

@@ -12,7 +12,8 @@ from typing import Any, cast
 from verus.errors import FieldError, near_or_all
 from verus.lab.runner import Ended, Progress, measure_each, run_each
 from verus.lab.scenario import Contestant, Run
-from verus.suites import Check, Row, Suite, When, with_sender
+from verus.report.wanted import Wanted
+from verus.suites import EXCUSES, IGNORED, Check, Row, Suite, When, with_sender
 from verus.suites.bbr_states import FINE_MS, STATES, states
 from verus.suites.measures import ENDS, MEASURES
 from verus.suites.seen import METRICS, RECORDS, NotSeenError, NotTriedError, Seen
@@ -248,7 +249,7 @@ def _sought(row: Row, sender: Contestant, seed: int, seeds: int, moments: _Momen
             continue
         text, baseline = (
             None if scenario is None else _text(scenario_of(_from(scenario, row, at), row, check, sender.text, number))
-            for scenario in (case.scenario, case.baseline)
+            for scenario in (case.scenario, None if check.baseline == IGNORED else case.baseline)
         )
         yield _Sought(check, _timed(check, row, at), text, baseline)
 
@@ -372,7 +373,7 @@ def _verdicts(
             gates=concern == OWN and row.kind in GATING,
             measure=check.measure,
             unit=unit,
-            wanted=check.wanted.told(unit),
+            wanted=check.told(unit),
             seeds=_runs_of(row, seeds) if sought else 0,
             asked_seeds=row.seeds,
             about=row.about,
@@ -385,8 +386,7 @@ def _verdicts(
 
 def _unit(row: Row, check: Check) -> str:
     """That of the value; over another scenario's it has none."""
-    divided = any(case.baseline is not None for case in row.cases)
-    return "" if divided or check.measure not in MEASURES else MEASURES[check.measure].unit
+    return "" if row.divides(check) or check.measure not in MEASURES else MEASURES[check.measure].unit
 
 
 @dataclass(frozen=True)
@@ -402,6 +402,7 @@ class _Judged:
 
 def _judged(check: Check, runs: Sequence[_Sought], found: _Found) -> _Judged:
     values: list[float | str] = []
+    excused: list[float | str] = []
     untried: list[str] = []
     missed: list[str] = []
     for one in runs:
@@ -415,6 +416,8 @@ def _judged(check: Check, runs: Sequence[_Sought], found: _Found) -> _Judged:
             missed.append("did not happen while the run lasted")
         elif isinstance(value, str) or not isinstance(base, int | float):
             values.append(value)
+        elif check.baseline == EXCUSES:
+            (excused if _as_required_of(base, check.wanted).holds(value) else values).append(value)
         elif base == 0:
             missed.append("the run to compare with has nothing of it")
         else:
@@ -422,7 +425,14 @@ def _judged(check: Check, runs: Sequence[_Sought], found: _Found) -> _Judged:
     tried = len(runs) - len(untried)
     if missed:
         return _Judged(None, MISSED, missed[0], tried, len(runs))
-    if not values:
+    if not values and not excused:
         return _Judged(None, NOT_TRIED, untried[0], tried, len(runs))
     verdict = MEASURED if not check.wanted else PASSED if all(map(check.wanted.holds, values)) else MISSED
-    return _Judged(check.wanted.worst(values), verdict, "", tried, len(runs))
+    # An excused value must not hide one that is missed.
+    shown = excused + values if verdict == PASSED else values
+    return _Judged(check.wanted.worst(shown), verdict, "", tried, len(runs))
+
+
+def _as_required_of(base: float, wanted: Wanted) -> Wanted:
+    """The threshold at the baseline's own value: `most` or `least`, whichever is asked for."""
+    return Wanted(least=base) if wanted.most is None else Wanted(most=base)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from verus import _verus
 from verus.suites.bbr_states import STATE_MEASURES
-from verus.suites.seen import METRICS, RECORDS, Array, Measure, NotSeenError, Seen, measured
+from verus.suites.seen import METRICS, RECORDS, Array, Measure, NotSeenError, NotTriedError, Seen, measured
 
 #: Measures of when something ends: a run lasts some times as long as the latest that a check allows.
 ENDS = ("completion", "session_end")
+
+#: The initial window of RFC 9002, section 7.2, in packets.
+_INITIAL_PACKETS = 10
 
 #: Every quantity by name.
 MEASURES: dict[str, Measure] = {}
@@ -60,6 +65,30 @@ def _utilization(seen: Seen) -> float:
     flows = len(seen.scenario["flows"])
     carried = sum(float(np.nansum(seen.over_time("throughput_mbps", flow)[seen.during])) for flow in range(flows))
     return carried / float(np.sum(seen.capacity[seen.during]))
+
+
+def _used_in(seen: Seen, start_s: float, end_s: float) -> float:
+    return _utilization(replace(seen, options={**seen.options, "from_s": start_s, "to_s": end_s}))
+
+
+def _adapted_s(seen: Seen) -> tuple[float, float]:
+    """When the path changed last, and when a sender has had 1 s and ten of the round trips since."""
+    changes = seen.scenario["changes"]
+    if not changes:
+        raise NotSeenError("the path does not change")
+    changed = float(changes[-1]["at_s"])
+    delay_ms = [change["delay_ms"] for change in changes if "delay_ms" in change] or [seen.scenario["delay_ms"]]
+    return changed, changed + 1 + 10 * 2e-3 * float(delay_ms[-1])
+
+
+@measured(MEASURES, "", "share of the link that all flows used in 1 s and ten round trips after the path's last change")
+def _used_while_adapting(seen: Seen) -> float:
+    return _used_in(seen, *_adapted_s(seen))
+
+
+@measured(MEASURES, "", "share of the link that all flows used from 1 s and ten round trips after its last change on")
+def _used_once_adapted(seen: Seen) -> float:
+    return _used_in(seen, _adapted_s(seen)[1], float(seen.scenario["duration_s"]))
 
 
 @measured(MEASURES, "Mbit/s", "what the link carried of the flow")
@@ -206,6 +235,34 @@ def _loss(seen: Seen) -> float:
 def _loss_rate(seen: Seen) -> float | None:
     found: float | None = seen.metrics["loss_rate"]
     return found
+
+
+@measured(
+    MEASURES, "", "share of what the link could carry in the whole run that it carried, all flows together", METRICS
+)
+def _used(seen: Seen) -> float | None:
+    found: float | None = seen.metrics["utilization"]
+    return found
+
+
+@measured(
+    MEASURES,
+    "",
+    "share of a round trip's packets that leave in `within_ms` (2) after a silence of `idle_s` (1), ten of them free",
+    RECORDS,
+    options=("within_ms", "idle_s"),
+)
+def _burst_after_idle(seen: Seen) -> float:
+    """The largest after any silence; an initial window may leave at once (RFC 9002, section 7.7)."""
+    sent_s = np.sort(seen.packets("sent_ms")) / 1e3
+    within_s = float(seen.options.get("within_ms", 2.0)) / 1e3
+    begins = sent_s[1:][np.diff(sent_s) >= float(seen.options.get("idle_s", 1.0))]
+    if not len(begins):
+        raise NotTriedError("the flow was never silent for so long")
+
+    first = np.searchsorted(sent_s, begins)
+    burst, round_trip = (np.searchsorted(sent_s, begins + end_s) - first for end_s in (within_s, seen.base_rtt_s))
+    return float(np.max(np.maximum(burst - _INITIAL_PACKETS, 0) / round_trip))
 
 
 @measured(MEASURES, "1/s", "packets that the flow sent", RECORDS)

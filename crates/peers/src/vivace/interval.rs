@@ -4,10 +4,15 @@ use std::collections::VecDeque;
 
 use super::utility::utility;
 use verus_core::controller::Departure;
+use verus_core::credit::TICK;
 use verus_core::units::{Bytes, Duration, Rate, Time};
 
 /// The least number of packets of an interval.
 const LEAST_PACKETS: u64 = 5;
+/// The least length of an interval, in ticks of the pacing timer. The packets of a tick leave as one burst, in which each waits for
+/// those before it. A line through so many of these saw teeth rises by 20⁻² s in a second at the most, which is below [`FLAT`].
+/// Over a round trip of some microseconds it would follow a single tooth.
+const LEAST_TICKS: u64 = 20;
 /// An interval is judged once packets after it are accounted for (acknowledged or lost), if at least this share of its
 /// own is. With less it is discarded once packets of the interval after the next are accounted for: a QUIC stack does
 /// not report the fate of every packet.
@@ -34,6 +39,8 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     purpose: Purpose,
+    /// At which it is to leave.
+    rate: Rate,
     began: Time,
     ends: Time,
     first: u64,
@@ -72,9 +79,24 @@ impl Interval {
         if slope.abs() < FLAT { 0.0 } else { slope }
     }
 
-    /// What left, over the time until the next interval began: a burst is not a rate.
+    /// What left, over the time until the next interval began: a burst is not a rate. Where that differs from what the interval
+    /// was to send by no more than a burst, only the pacing timer's granularity is in between.
     fn rate(&self, next_began: Time) -> Rate {
-        self.sent / next_began.since(self.began)
+        let took = next_began.since(self.began);
+        let planned = self.rate.bytes_in(took);
+        let burst = self
+            .rate
+            .bytes_in(TICK)
+            .max(self.sent / self.packets.max(1));
+        if planned
+            .saturating_sub(self.sent)
+            .max(self.sent.saturating_sub(planned))
+            <= burst
+        {
+            self.rate
+        } else {
+            self.sent / took
+        }
     }
 }
 
@@ -114,11 +136,19 @@ impl Intervals {
     }
 
     /// An interval begins, with the next packet.
-    pub(super) fn begin(&mut self, now: Time, number: u64, purpose: Purpose, length: Duration) {
+    pub(super) fn begin(
+        &mut self,
+        now: Time,
+        number: u64,
+        purpose: Purpose,
+        rate: Rate,
+        length: Duration,
+    ) {
         self.list.push_back(Interval {
             purpose,
+            rate,
             began: now,
-            ends: now + length,
+            ends: now + length.max(TICK * LEAST_TICKS),
             first: number,
             packets: 0,
             sent: Bytes::ZERO,
@@ -220,7 +250,13 @@ mod tests {
             assert_eq!(intervals.is_over(packet.at), number % 10 == 0);
             if number % 10 == 0 {
                 let length = Duration::from_millis(50);
-                intervals.begin(packet.at, number, Purpose::Start, length);
+                intervals.begin(
+                    packet.at,
+                    number,
+                    Purpose::Start,
+                    Rate::from_mbps(4.0),
+                    length,
+                );
             }
             intervals.on_sent(&packet);
         }
@@ -238,6 +274,30 @@ mod tests {
         // 12,500 bytes in 50 ms.
         assert_eq!(outcome.mbps, 2.0);
         assert_eq!(outcome.utility, utility(2.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn a_burst_more_or_less_is_still_the_rate() {
+        let rate = |sent: u64| {
+            let mut intervals = Intervals::new();
+            let length = Duration::from_millis(50);
+            intervals.begin(Time::ZERO, 0, Purpose::Start, Rate::from_mbps(2.0), length);
+            (0..sent).for_each(|number| intervals.on_sent(&packet(number)));
+            intervals.list[0].rate(Time::from_millis(50)).as_mbps()
+        };
+        // 2 Mbit/s are ten packets in 50 ms.
+        assert_eq!([9, 10, 11].map(rate), [2.0; 3]);
+        assert_eq!([8, 12].map(rate), [1.6, 2.4]);
+    }
+
+    #[test]
+    fn an_interval_spans_more_ticks_of_the_pacing_timer_than_a_short_round_trip() {
+        let mut intervals = Intervals::new();
+        let length = Duration::from_micros(120);
+        intervals.begin(Time::ZERO, 0, Purpose::Start, Rate::from_mbps(80.0), length);
+        (0..150).for_each(|number| intervals.on_sent(&packet(number)));
+        assert!(!intervals.is_over(Time::from_millis(19)));
+        assert!(intervals.is_over(Time::from_millis(20)));
     }
 
     #[test]
