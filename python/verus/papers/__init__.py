@@ -52,12 +52,13 @@ NAMES = {
     "arena": "Every sender over recordings, queues, flows and company: which dominates which (by name only; minutes)",
     "ablation": "What each part of Verus's default mode is worth, and how few are enough (by name only; minutes)",
     "forward": "What forward does over recordings, among many flows, in company, and what was wanted (by name only)",
+    "equilibrium": "What Verus and forward settle at on a constant rate: formulas beside the simulator (by name only)",
     "agreement": "Emulated against simulated, sender by sender, in real time (by name only; takes root)",
     "peers": "Kernel senders and the prototype behind our emulator and behind Mahimahi's (by name only; takes root)",
 }
 
 #: Those that run when none is named: they check what was published, and take no rights.
-ALL = tuple(name for name in NAMES if name not in ("arena", "ablation", "forward", "agreement", "peers"))
+ALL = tuple(name for name in NAMES if name not in ("arena", "ablation", "forward", "equilibrium", "agreement", "peers"))
 
 
 def find(name: str) -> Experiment:
