@@ -50,9 +50,9 @@ NAMES = {
     "later-alcc": "ALCC's bound: what half the feedback changes of a controller",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
     "arena": "Every sender over recordings, queues, flows and company: which dominates which (by name only; minutes)",
+    "equilibrium": "What Verus and forward settle at on a constant rate: formulas beside the simulator (by name only)",
     "ablation": "What each part of Verus's default mode is worth, and how few are enough (by name only; minutes)",
     "forward": "What forward does over recordings, among many flows, in company, and what was wanted (by name only)",
-    "equilibrium": "What Verus and forward settle at on a constant rate: formulas beside the simulator (by name only)",
     "agreement": "Emulated against simulated, sender by sender, in real time (by name only; takes root)",
     "peers": "Kernel senders and the prototype behind our emulator and behind Mahimahi's (by name only; takes root)",
 }
