@@ -115,8 +115,8 @@ def steady_queue_ms(mbps: float, budget_ms: float = 90.0) -> float:
     """`forward`'s s: the target queue of a flow with this rate.
 
     Example:
-        >>> steady_queue_ms(10.0), steady_queue_ms(80.0)
-        (26.0, 13.0)
+        >>> [round(steady_queue_ms(mbps), 9) for mbps in (10.0, 80.0)]
+        [26.0, 13.0]
     """
     return 13 / 45 * budget_ms * float(np.cbrt(10 / mbps))
 
