@@ -90,9 +90,11 @@ OF: dict[str, Made] = {
     "losses.txt": Made(["cubic", "newreno", "verus"]),
     "fairness.txt": Made(["cubic", "verus"]),
     "umts.txt": Made(["verus"]),
+    "equilibrium.txt": Made(["forward", "verus"], ("python/verus/papers/own/equilibrium.py",)),
 }
 #: Those that read no recordings.
 WITHOUT_RECORDINGS = {
+    "equilibrium.txt",
     "check.csv",
     "laws.txt",
     "arena-cost.txt",
@@ -214,6 +216,15 @@ def forward_parts(traces: str) -> Iterator[str]:
         if done.returncode not in (0, 3):  # 3: a target is missed
             sys.exit(done.returncode)
         yield from (out / "forward.md").read_text().splitlines()
+
+
+def equilibrium(_: str) -> Iterator[str]:
+    """What Verus and `forward` settle at: formulas beside the simulator."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([VERUS, "reproduce", "equilibrium", "--out", folder], check=False)
+        if done.returncode not in (0, 3):  # 3: a target is missed
+            sys.exit(done.returncode)
+        yield from (Path(folder) / "equilibrium.md").read_text().splitlines()
 
 
 def arena_cost(_: str) -> Iterator[str]:
@@ -447,6 +458,7 @@ MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "fairness.txt": (BENCHMARKS, fairness),
     "umts.txt": (BENCHMARKS, umts),
     "forward-parts.txt": ("forward.md", forward_parts),
+    "equilibrium.txt": ("equilibrium.md", equilibrium),
     "arena-cost.txt": ("arena.md", arena_cost),
     "instructions.txt": (BENCHMARKS, instructions),
     "python-rate.txt": (BENCHMARKS, python_rate),

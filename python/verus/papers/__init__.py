@@ -50,6 +50,7 @@ NAMES = {
     "later-alcc": "ALCC's bound: what half the feedback changes of a controller",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
     "arena": "Every sender over recordings, queues, flows and company: which dominates which (by name only; minutes)",
+    "equilibrium": "What Verus and forward settle at on a constant rate: formulas beside the simulator (by name only)",
     "ablation": "What each part of Verus's default mode is worth, and how few are enough (by name only; minutes)",
     "forward": "What forward does over recordings, among many flows, in company, and what was wanted (by name only)",
     "agreement": "Emulated against simulated, sender by sender, in real time (by name only; takes root)",
@@ -57,7 +58,7 @@ NAMES = {
 }
 
 #: Those that run when none is named: they check what was published, and take no rights.
-ALL = tuple(name for name in NAMES if name not in ("arena", "ablation", "forward", "agreement", "peers"))
+ALL = tuple(name for name in NAMES if name not in ("arena", "ablation", "forward", "equilibrium", "agreement", "peers"))
 
 
 def find(name: str) -> Experiment:

@@ -79,6 +79,10 @@ def _visits(row: Any, column: Any, probability: Array, states: int) -> Array:
     return visits
 
 
+#: The least d of the paper's samples: "20 to 727 ms".
+PAPER_LEAST_MS = 20
+
+
 @dataclass(frozen=True)
 class Region:
     """The elements that are not empty: steps of d and windows, before and after, and how often each is taken."""
@@ -135,14 +139,21 @@ def draw(found: Found, quantization_ms: int, name: str) -> Sequence[Figure]:
     zoomed = {key: values[inside] for key, values in whole.items()}
     zoomed |= {key: zoomed[key] - WINDOWS for key in ("row", "column")}
     users = "one user, five LTE downlinks of 300 s"
-    return [
-        dataclasses.replace(
-            matrix.region(f"The model of {users}", about, elements, zoom_ms=zoom),
-            name=f"{name}{letter}",
-            title=f"State transition matrix, quantized by {quantization_ms} ms: {what}",
-        )
+    drawn = [
+        (letter, matrix.region(f"The model of {users}", about, elements, zoom_ms=zoom), what)
         for letter, elements, zoom, what in (
             ("a", whole, None, "the first ten steps"),
             ("b", zoomed, zoom_ms, f"staying in {zoom_ms} to {zoom_ms + quantization_ms} ms"),
         )
+    ]
+    least = about["delay_min_ms"]
+    apart = f" The paper's d begins at {PAPER_LEAST_MS} ms, ours at {least} ms, the round trip of the empty path."
+    return [
+        dataclasses.replace(
+            figure,
+            caption=figure.caption + (apart if least != PAPER_LEAST_MS else ""),
+            name=f"{name}{letter}",
+            title=f"State transition matrix, quantized by {quantization_ms} ms: {what}",
+        )
+        for letter, figure, what in drawn
     ]

@@ -6,7 +6,7 @@ The simulator takes a snapshot every five seconds: every fifth interpolation, si
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,22 @@ SETTLED_S = 10.0
 REPETITIONS = 5
 
 
+#: The part of what is drawn and not measured: the paper's own curve, an interpolation.
+PAPER = "paper mode"
+
+
 def runs(column: Column, *, duration_s: float) -> list[Run]:
     """One flow, a few times."""
     return [
         column.run("downlink", "verus:ratio=2", seed=seed, duration_s=duration_s, bin_ms=1000)
         for seed in column.seeds(REPETITIONS if column.name == BUILT_IN else 1)
     ]
+
+
+def in_paper_mode(column: Column, *, duration_s: float) -> Run:
+    """One flow in paper mode."""
+    who = "verus:mode=paper,ratio=2"
+    return column.run("downlink", who, part=PAPER, duration_s=duration_s, bin_ms=1000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +60,12 @@ class Profile:
     point_delay_ms: Array
     curve_window: Array
     curve_delay_ms: Array
+
+    def known(self) -> Profile:
+        """The same without the curve beyond the recorded points, where it is a guess."""
+        low, high = (self.point_window.min(), self.point_window.max()) if len(self.point_window) else (np.inf, -np.inf)
+        inside = (self.curve_window >= low) & (self.curve_window <= high)
+        return replace(self, curve_window=self.curve_window[inside], curve_delay_ms=self.curve_delay_ms[inside])
 
     def delay_ms(self, window: float | Array) -> Array:
         """The curve's delay at a window; at its ends beyond them."""

@@ -83,11 +83,15 @@ def draw(found: Found, *, name: str, title: str) -> list[Figure]:
     """Throughput against delay, a panel for each network, a point for each flow."""
     deep = found.where(queue=QUEUE)
     rows = deep.points(lambda row: f"{row['place']}: {row['trace']}")
+    for row in rows:
+        row["x"] = None if row["x"] is None else row["x"] / 1e3  # seconds, as in the paper
     repetitions = len({row["part"] for row in deep.rows})
     times = f"{PHONES} phones, {repetitions} times" if found.column == BUILT_IN else "one phone, once"
     caption = (
         f"A point for each flow: {FLOWS} on a phone, {times}, {deep.seeds_text()}, {DURATION_S:g} s. Queue "
-        f"{QUEUE}, 20 ms of propagation each way. Delay is time in the bottleneck queue. Verus in robust mode."
+        f"{QUEUE}, 20 ms of propagation each way. Delay is time in the bottleneck queue: the paper's "
+        "also has the empty path in it, 40 ms here. The paper's throughput axis ends at 8 Mbit/s, ours at what these "
+        "channels have. Verus in robust mode."
     )
-    x, y = "mean queueing delay, ms", "throughput of a flow, Mbit/s"
+    x, y = "mean queueing delay, s", "throughput of a flow, Mbit/s"
     return [figures.points(rows, name=name, title=title, caption=caption, x=x, y=y, log_x=True)]

@@ -117,7 +117,7 @@ class Frame:
 
     def x(self, field: str, title: str) -> Spec:
         """The horizontal axis, for an encoding."""
-        axis = {"title": title, "format": "~r", "values": decades(*self.x_domain), "grid": True}
+        axis = {"title": log_title(title), "format": "~r", "values": decades(*self.x_domain), "grid": True}
         scale = {"type": "log", "domain": list(self.x_domain), "nice": False}
         return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
 
@@ -222,6 +222,16 @@ def decades(low: float, high: float) -> list[float]:
         if len(ticks) > 3:
             break
     return ticks
+
+
+def log_title(title: str) -> str:
+    """The title of a logarithmic axis.
+
+    Example:
+        >>> log_title("queueing delay, ms")
+        'queueing delay, ms (log scale)'
+    """
+    return f"{title} (log scale)"
 
 
 def axis_of(field: str, title: str | None, *, scale: Spec | None = None, **axis: Any) -> Spec:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, Unpack
 
-from verus.report.figures.chart import Figure, Spec, axis_of, colors_of, grid, heading, short
+from verus.report.figures.chart import Figure, Spec, axis_of, colors_of, grid, heading, log_title, short
 from verus.report.style import dashes, named
 
 Rows = Sequence[Mapping[str, Any]]
@@ -37,6 +37,8 @@ class Words(TypedDict):
     size: NotRequired[tuple[int, int]]
 
 
+#: The colour of what is shaded behind lines; translucent, so that the grid is seen.
+_SHADE = "#80808040"
 #: As many values as an axis names each of.
 _FEW = 8
 
@@ -61,14 +63,14 @@ def _axis(
     scale: Spec = {"type": "log", "nice": False} if log else {"zero": zero, "nice": domain is None}
     if domain is not None:
         scale["domain"] = list(domain)
-    axis: Spec = {"title": title, "tickCount": 6}
+    axis: Spec = {"title": log_title(title) if log else title, "tickCount": 6}
     if log:
         axis["format"] = "~r"
     return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
 
 
 #: How panels stand whose marks have colours by name.
-_BY_NAME = {"spacing": {"row": 92, "column": 78}, "resolve": {"scale": {"color": "shared"}}}
+_BY_NAME = {"spacing": {"row": 92, "column": 78}, "resolve": {"scale": {"color": "shared", "fill": "shared"}}}
 
 
 def _figure(
@@ -177,6 +179,8 @@ def lines(
     """
     names = [each for each in _names(rows) if each != shade]
     color, strokes = _color(names), _strokes(names)
+    # A scale and a legend of its own: a square of the shade, beside the strokes of the lines.
+    fill = colors_of("name", [shade], [_SHADE], symbolType="square")
     up = _axis("y", words["y"], log=log_y, zero=zero, domain=y_domain)
     line: Spec = {"type": "line", "strokeWidth": 1.6, "interpolate": "step-after" if step else "linear", "clip": True}
     if dots:
@@ -195,8 +199,8 @@ def lines(
             layers.append(
                 {
                     "data": {"values": behind},
-                    "mark": {"type": "area", "color": "#80808033", "interpolate": "step-after"},
-                    "encoding": {"x": across, "y": up},
+                    "mark": {"type": "area", "opacity": 1, "interpolate": "step-after"},
+                    "encoding": {"x": across, "y": up, "fill": fill},
                 }
             )
         layers.append(
