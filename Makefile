@@ -212,6 +212,10 @@ figures: build ## Run again what the documents quote, and write docs/results and
 figures-timed: build ## Likewise of what takes time and CPU: on a machine with nothing else to do (as root)
 	$(BIN)/python scripts/figures.py --traces "$${VERUS_SHARED:-../shared}/traces" --timed
 
+.PHONY: quoted
+quoted: build ## Write the numbers of sentences again, in the README and the tutorials (after `make figures`)
+	$(BIN)/python scripts/quoted.py --write
+
 # No recordings: nothing but simulations of what others published.
 .PHONY: check-results
 check-results: build ## Run the published suites again, and write check.csv, laws.txt and docs/check.md

@@ -15,6 +15,7 @@ import pytest
 import verus
 from verus import Flow, Link, Metrics, Trace, compare, simulate
 from verus.api import LinkOptions
+from verus.errors import FieldError
 from verus.lab.results import Results
 from verus.lab.scenario import DEFAULTS, Settings
 
@@ -285,3 +286,19 @@ def test_results_are_arrow_streams() -> None:
     polars = pytest.importorskip("polars", reason="polars is not installed: nothing else needs it")
     assert polars.DataFrame(found)["scheme"].to_list() == ["cubic"]
     assert polars.DataFrame(result).height == result.to_arrow().num_rows
+
+
+def test_the_package_lists_its_names() -> None:
+    assert set(verus.__all__) <= set(dir(verus))
+    assert "sys" not in dir(verus)
+    for name in dir(verus):
+        assert getattr(verus, name) is not None
+
+
+def test_a_folder_that_holds_something_is_replaced_by_what_python_calls_it(tmp_path: Path) -> None:
+    found = verus.compare(traces=["rate:5"], schemes=["cubic"], duration_s=0.5)
+    (tmp_path / "mine").write_text("kept")
+    with pytest.raises(FieldError, match=r"is not empty; force=True replaces the results in it") as refused:
+        found.save(tmp_path)
+    assert refused.value.field == "folder"
+    assert "--" not in str(refused.value)

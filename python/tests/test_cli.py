@@ -346,3 +346,36 @@ def test_what_the_environment_names_must_be_there(variable: str, verb: list[str]
     assert ran.returncode == 2
     assert ran.stderr.startswith(message)
     assert len(ran.stderr.splitlines()) == 1
+
+
+def test_ctrl_c_while_modules_are_loaded_is_one_line() -> None:
+    # What a module's import meets is what Ctrl-C raises there.
+    program = """
+import sys, verus.cli
+class Interrupted:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == sys.argv[1]:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted)
+verus.cli.main(["list", "schemes"])
+"""
+    for module in ("verus.commands", "cyclopts", "verus.commands.app", "verus.commands.output"):
+        ran = subprocess.run([sys.executable, "-c", program, module], capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stdout) == (130, ""), module
+        assert ran.stderr == "verus: interrupted; nothing was written\n", module
+
+
+def test_reproduce_alone_lists_and_runs_nothing(verus: Command, tmp_path: Path) -> None:
+    ran = verus("reproduce")
+    assert ran.code == 0
+    assert ran.out == verus("reproduce", "list").out
+    assert "sigcomm-fig01" in ran.out
+    assert "`verus reproduce all`" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_recordings_beside_built_in_channels_is_refused(verus: Command) -> None:
+    ran = verus("reproduce", "sigcomm-fig01", "--traces", "nodir", "--built-in")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "verus: --built-in: leaves out recordings, and --traces names some: give one of the two\n"

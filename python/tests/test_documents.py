@@ -60,6 +60,29 @@ def test_every_result_says_where_it_comes_from() -> None:
 MADE_OF = runpy.run_path(str(DOCS.parent / "scripts" / "made_of.py"))
 
 
+QUOTED = runpy.run_path(str(DOCS.parent / "scripts" / "quoted.py"))
+
+
+def test_numbers_in_sentences_are_what_their_commands_yield() -> None:
+    others = [(quote.page, quote.text, numbers) for quote, numbers in QUOTED["other_numbers"]()]
+    assert not others, f"make quoted: {others}"
+
+
+def test_a_command_behind_a_sentence_is_printed_on_its_page() -> None:
+    for quote in QUOTED["QUOTES"]:
+        page = " ".join((DOCS.parent / quote.page).read_text(encoding="utf-8").split())
+        assert quote.command in page
+
+
+def test_a_sentence_with_other_numbers_is_found_and_written_anew(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Each gets 1.5 of 20 Mbit/s, or\n0.5–0.7 beside 2 others.\n")
+    quote = QUOTED["Quote"](str(page), "gets {} of 20 Mbit/s, or {} beside", lambda: ["1.25", "3"])
+    assert quote.find().groups() == ("1.5", "0.5–0.7")
+    QUOTED["write"](quote, quote.numbers())
+    assert page.read_text() == "Each gets 1.25 of 20 Mbit/s, or\n3 beside 2 others.\n"
+
+
 def remade(names: list[str]) -> str:
     return f"scripts/figures.py --traces FOLDER --only {' '.join(names)}"
 

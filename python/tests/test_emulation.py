@@ -66,6 +66,16 @@ def test_rows_in_real_time_are_those_of_the_simulator_but_for_engine_and_transpo
     assert rows[0]["rtt_mean_ms"] == pytest.approx(40 + rows[0]["qdelay_mean_ms"], rel=0.25)
 
 
+def test_a_sender_that_this_machine_has_not_is_refused_before_any_run(verus: Command, tmp_path: Path) -> None:
+    schemes = ("--scheme", "cubic", "linux:cc=nosuch")
+    began = time.monotonic()
+    ran = verus("compare", "--emulate", "--trace", "rate:5", *schemes, "--duration", 600, "--jobs", 1, "--out", "there")
+    assert (ran.code, ran.out) == (2, "")
+    assert "scheme `linux:cc=nosuch`: this kernel has " in ran.err
+    assert time.monotonic() - began < 60
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.usefixtures("emulator")
 @pytest.mark.parametrize("format_", ["draft", "0.3"])
 def test_flows_of_our_controllers_have_logs(format_: str, verus: Command, tmp_path: Path) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from cyclopts import App
 
+from verus.commands.app import app
 from verus.commands.verbs import VERBS
 from verus.endpoints.program import ENDPOINT_VERBS
 
@@ -59,7 +63,7 @@ MISTAKES = {
     "compare --trace city-driving": "the nearest names are `city-driving-3g-down`",
     "compare --trace 12": "there is no such file; a constant rate is `rate:12`",
     "compare --trace rate:5MB": "`5MB` is not a rate in Mbit/s",
-    "compare --trace rate:1e12": "at most 10000000, such as rate:12; units are k, M and G, as in rate:500k)",
+    "compare --trace rate:1e12": "units are k, M and G, with or without bps or bit/s, as in rate:500k or rate:12Mbps)",
     "compare --trace city-drivng-lte": "the nearest names are `city-driving-lte-down`, `city-driving-lte-up`",
     "compare --trace cs244-2017/city_drive_2min[100:300]": "it ends at 120 s, and the stretch goes to 300 s",
     # Numbers.
@@ -197,3 +201,41 @@ def test_a_list_tells_the_capacity_that_a_run_has(verus: Command) -> None:
         # A run measures from the first packet on, which reaches the link later than its first opportunity.
         assert listed[channel]["seed_1_mbps"] == pytest.approx(row["capacity_mbps"], rel=2e-3)
         assert f" {listed[channel]['seed_1_mbps']:.2f} " in verus("list", "channels").out
+
+
+def whole_numbers(app: App, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each option that takes whole numbers alone, and the verb that has it."""
+    for name in app:
+        if name.startswith("-"):
+            continue
+        verb = app[name]
+        if verb.default_command is not None:
+            for argument in verb.assemble_argument_collection():
+                kinds = {argument.hint, *get_args(argument.hint)}
+                flag = next((flag for flag in argument.names if flag.startswith("--")), None)
+                if flag and kinds & {int, list[int]} and float not in kinds:
+                    yield (*words, name), flag
+        yield from whole_numbers(verb, (*words, name))
+
+
+def app_of(words: tuple[str, ...]) -> App:
+    found = app
+    for word in words:
+        found = found[word]
+    return found
+
+
+def test_no_whole_number_is_rounded(verus: Command) -> None:
+    found = list(whole_numbers(app))
+    assert {(("compare",), "--flows"), (("train",), "--users"), (("play",), "--port")} <= set(found), found
+    for words, flag in found:
+        needed = [
+            argument.name.lower() for argument in app_of(words).assemble_argument_collection() if argument.required
+        ]
+        given = ["x" for name in needed if not name.startswith("-")]
+        given += [word for name in needed if name.startswith("-") for word in (name, "x")]
+        for text in ("2.5", "-0.5"):
+            ran = verus(*words, *given, flag, text)
+            assert (ran.code, ran.out) == (2, ""), (words, flag)
+            assert f"{flag}: must be a whole number" in ran.err, (words, flag, ran.err)
+            assert f"not `{text}`" in ran.err, (words, flag, ran.err)

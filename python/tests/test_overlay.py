@@ -73,7 +73,7 @@ def test_the_page_of_several_is_drawn_again_from_its_folder(verus: Command, tmp_
         (("before", "after", "--out", "before"), "`before` is not empty"),
         (("before", "--out", "both"), "is for the page of several folders"),
         (("before", "checked"), "`checked` is from `verus check`"),
-        (("before", "fig"), "`fig` is from `verus sigcomm-fig09`"),
+        (("before", "fig"), "`fig` is from `verus reproduce sigcomm-fig09`"),
         (("before", "live"), "do not go together"),
     ],
 )

@@ -49,6 +49,46 @@ def test_repetitions_that_are_one_run_are_told_as_one(verus: Command, recording:
     assert other["qdelay_mean_ms"]["half_width_95"] > 0
 
 
+def test_differences_of_identical_runs_have_no_interval(verus: Command, recording: Path) -> None:
+    ran = verus(*QUICK, "--trace", recording, "--scheme", "cubic", "newreno", "--repeat", 5, "--out", "out")
+    assert ran.code == 0, ran.err
+    assert "±" not in ran.out
+    assert "5 identical runs" in ran.out
+    assert "tells two senders apart" not in ran.out
+    assert "they tell no two senders apart" in ran.out
+    config = json.loads((recording.parent / "out" / "run.json").read_text())
+    (difference,) = config["differences"]
+    assert difference["throughput_mbps"]["half_width_95"] is None
+    assert difference["throughput_mbps"]["pairs"] == 1
+    page = verus("report", "out")
+    assert page.code == 0
+    text = (recording.parent / "out" / "report.html").read_text()
+    assert "5 identical runs" in text
+    assert "95 % intervals" not in text
+    assert "tells two senders apart" not in text
+
+
+def test_differences_keep_their_interval_where_one_of_the_two_varies(verus: Command, recording: Path) -> None:
+    ran = verus(*QUICK, "--trace", recording, "--scheme", "cubic", "verus", "--repeat", 3, "--out", "out")
+    assert "mean of 3 seeds, ± 95 %" in ran.out
+    assert "An interval that leaves out 0" in ran.out
+    config = json.loads((recording.parent / "out" / "run.json").read_text())
+    (difference,) = config["differences"]
+    assert difference["throughput_mbps"]["pairs"] == 3
+    assert difference["qdelay_mean_ms"]["half_width_95"] > 0
+
+
+def test_a_mean_over_stretches_is_called_one(verus: Command, recording: Path) -> None:
+    words = ("--trace", recording, "--scheme", "cubic", "newreno", "--stretches", 4, "--out", "out", "--report")
+    ran = verus(*QUICK, *words)
+    assert "mean of 4 stretches, ± 95 %" in ran.out
+    assert "over the stretches (Student's t)" in ran.out
+    assert "4 seeds" not in ran.out
+    text = (recording.parent / "out" / "report.html").read_text()
+    assert "mean of 4 stretches" in text
+    assert "4 seeds" not in text
+
+
 def test_where_the_seed_decides_something_nothing_is_told(verus: Command, recording: Path) -> None:
     chance = ("--loss", "1%", "--repeat", 3)
     ran = verus(*QUICK, "--trace", recording, "--scheme", "cubic", *chance, "--out", "out")

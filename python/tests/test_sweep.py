@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -544,3 +545,48 @@ def test_where_several_flows_share_a_link_the_least_and_the_most_of_one_are_show
         own = [flow["throughput_mbps"] for flow in row["per_flow"]]
         assert (row["flow_min_mbps"], row["flow_max_mbps"]) == (min(own), max(own))
         assert f"{min(own):.2f}" in ran.out
+
+
+#: A study whose rows differ in a key of the sender, in the queue and in the direction; their names begin and end alike.
+ALIKE = """
+trace = ["campus-pedestrian-3g-down", "campus-pedestrian-3g-up"]
+scheme = ["verus:ratio=2", "verus:ratio=4"]
+queue = ["droptail:bytes=120kB", "droptail:bytes=60kB"]
+duration_s = 1
+"""
+
+
+def test_the_table_names_what_rows_differ_in_and_says_once_what_they_share(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "alike.toml").write_text(ALIKE)
+    ran = verus("sweep", "alike.toml")
+    shared, _, _, heads, _, *rows = ran.out.splitlines()
+    assert shared == "ack ideal · delay ms 20 · packet bytes 1500 · duration s 1 · flows 1"
+    assert heads.split()[:3] == ["sender", "trace", "queue"]
+    named = [re.split("  +", row.strip())[:3] for row in rows if "campus" in row]
+    # In a pipe, nothing is cut.
+    assert "…" not in ran.out
+    assert set(map(tuple, named)) == set(
+        itertools.product(
+            ("Verus R=2", "Verus R=4"),
+            ("campus-pedestrian-3g-down", "campus-pedestrian-3g-up"),
+            ("droptail:bytes=120kB", "droptail:bytes=60kB"),
+        )
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+def test_a_terminal_of_any_width_shows_no_two_rows_alike(
+    width: int, verus: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "alike.toml").write_text(ALIKE + "seed = [1, 2]\n")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", verus("sweep", "alike.toml").out)
+    lines = [text.rstrip() for text in plain.splitlines()]
+    rows = [text for text in lines if text.startswith(" Verus")]
+    assert len(rows) == 8
+    assert len({re.split(r"  +\d", row)[0] for row in rows}) == 8, rows
+    assert max(map(len, lines)) <= max(width, 80)
+    is_too_narrow = any(text.startswith("Too narrow for power") for text in lines)
+    assert is_too_narrow == (not any("power" in text for text in lines if "sender" in text))
+    assert is_too_narrow == (width <= 100)

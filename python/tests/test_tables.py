@@ -167,3 +167,22 @@ def test_no_two_contestants_look_alike() -> None:
     many += [cell("cubic", "cubic"), cell("cubic, no hystart", "cubic", hystart="none")]
     chosen = looks(many)
     assert len(set(chosen.values())) == len(many)
+
+
+def test_a_rate_with_a_slash_keeps_its_name(verus: Command) -> None:
+    ran = verus("compare", "--trace", "rate:12Mbit/s", "--scheme", "cubic", "--duration", "1", "--out", "here")
+    assert ran.out.startswith("rate:12Mbit/s  ·")
+
+
+def test_no_table_is_cut_where_it_is_read_by_a_program(verus: Command) -> None:
+    scheme = "x" * 90
+    label = "y" * 200
+    console = tables.table_console()
+    with console.capture() as captured:
+        made = tables.narrow_table("name", "number", whole=2)
+        made.add_row(label, scheme)
+        console.print(made)
+    found = captured.get()
+    assert label in found
+    assert scheme in found
+    assert "…" not in found

@@ -65,6 +65,10 @@ if os.environ.get(EXTENSION):
     sys.meta_path.insert(0, _Extension)
 
 
+def __dir__() -> list[str]:
+    return sorted({*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"})
+
+
 def __getattr__(name: str) -> Any:
     if name == "Controller":
         from verus import controller

@@ -23,7 +23,7 @@ from verus.errors import FieldError, near_or_all
 from verus.lab.arguments import above_zero, text_list, whole
 from verus.lab.keywords import spelled_out
 from verus.lab.results import Results
-from verus.lab.results_folder import new_folder
+from verus.lab.results_folder import check_folder, new_folder
 from verus.lab.runner import Progress, RunError, run_all, run_each, sort_out
 from verus.lab.scenario import DEFAULT_CHANNELS, DEFAULT_SCHEMES, PAPER_QUEUE, Contestant, Settings, check_fields
 from verus.lab.schema import PathOptions, PathSettings, RunOptions, RunSettings, Scenario
@@ -489,6 +489,7 @@ class Comparison:
         from verus.saved_run import write_page
 
         target = Path(folder)
+        check_folder(target, force=force, field="folder", replaces="force=True")
         with new_folder(target, force=force) as draft:
             self.results.write(draft)
             write_page(self.results, draft)

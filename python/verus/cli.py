@@ -36,7 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _hand_over(verb, given)
     if given[:1] == ["complete"] and (words := _behind_verb(given)) and (binary := find_endpoint()[0]):
         os.execv(binary, [ENDPOINT, "complete", "--", *words])
-    sys.exit(run(given))
+    try:
+        sys.exit(run(given))
+    except KeyboardInterrupt:  # before there was anything to interrupt
+        sys.exit(_complain("interrupted; nothing was written", INTERRUPTED))
 
 
 def _behind_verb(words: Sequence[str]) -> list[str]:
@@ -57,7 +60,10 @@ def run(arguments: Sequence[str]) -> int:
     from verus.commands.output import patient
 
     with patient() as printed:
-        code = _run(arguments)
+        try:
+            code = _run(arguments)
+        except KeyboardInterrupt as error:
+            code = _complain(str(error) or "interrupted; nothing was written", INTERRUPTED)
         sys.stdout.flush()
         if printed.problem is not None:
             code = _complain(f"standard output cannot be written: {printed.problem}", code or FAILED)
@@ -110,8 +116,6 @@ def _run(arguments: Sequence[str]) -> int:
         return _complain(str(error), BAD_INPUT, getattr(error, "__notes__", ()))
     except RuntimeError as error:
         return _complain(str(error), FAILED, getattr(error, "__notes__", ()))
-    except KeyboardInterrupt as error:
-        return _complain(str(error) or "interrupted; nothing was written", INTERRUPTED)
 
 
 def _complete(words: list[str]) -> int:

@@ -111,7 +111,7 @@ pub enum Error {
     /// A constant rate that is no rate.
     #[error(
         "channel `{text}`: `{value}` is not a rate in Mbit/s (a number above 0 and at most {most}, such as rate:12; \
-         units are k, M and G, as in rate:500k)",
+         units are k, M and G, with or without bps or bit/s, as in rate:500k or rate:12Mbps)",
         most = FASTEST_MBPS
     )]
     BadRate {

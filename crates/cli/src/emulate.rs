@@ -55,7 +55,11 @@ enum Kind {
 
 /// For `verus compare --emulate`: reads a run from standard input and prints its results, as JSON.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Read several runs, and say only whether each can be had in real time.
+    #[arg(long)]
+    check: bool,
+}
 
 /// Packets at least so large: a handshake's largest must be smaller than data, for the link to begin with
 /// data.
@@ -87,18 +91,20 @@ enum Transport {
 }
 
 /// Runs the job.
-pub fn run(_: &Args, ui: &Ui) -> Result<(), Failure> {
+pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let mut text = String::new();
     io::stdin()
         .read_to_string(&mut text)
         .map_err(|error| Failure::usage(format_args!("cannot read the run: {error}")))?;
-    let job: Job = serde_json::from_str(&text)
-        .map_err(|error| Failure::usage(format_args!("not a run: {error}")))?;
-    let mut flows = job.flows()?;
-    let paths = job
-        .scenario
-        .paths()
-        .map_err(|error| Failure::usage(error.to_string()))?;
+    let not_a_run = |error| Failure::usage(format_args!("not a run: {error}"));
+    if args.check {
+        for job in serde_json::Deserializer::from_str(&text).into_iter::<Job>() {
+            job.map_err(not_a_run)?.parts()?;
+        }
+        return Ok(());
+    }
+    let job: Job = serde_json::from_str(&text).map_err(not_a_run)?;
+    let (mut flows, paths) = job.parts()?;
     // Before rights are given up. What is loaded goes with this process, however that ends.
     let held = hold(&mut flows)?;
     privilege::acquire(None)?;
@@ -129,6 +135,16 @@ fn hold(flows: &mut [Kind]) -> Result<Vec<verus_kernel::Held>, Failure> {
 }
 
 impl Job {
+    /// The flows and the path, if they can be had in real time.
+    fn parts(&self) -> Result<(Vec<Kind>, Paths), Failure> {
+        let flows = self.flows()?;
+        let paths = self.scenario.paths();
+        Ok((
+            flows,
+            paths.map_err(|error| Failure::usage(error.to_string()))?,
+        ))
+    }
+
     /// What each flow is, if all of them can be had in real time.
     fn flows(&self) -> Result<Vec<Kind>, Failure> {
         let scenario = &self.scenario;

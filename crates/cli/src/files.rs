@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::env;
 use std::future::Future;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -261,22 +261,11 @@ fn token(args: &ClientArgs, home: &Path) -> Result<Option<Token>, Failure> {
 }
 
 async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Failure> {
-    let (name, port) = (host.name.clone(), host.port);
-    let found = tokio::task::spawn_blocking(move || (name.as_str(), port).to_socket_addrs()).await;
-    let mut addresses: Vec<SocketAddr> = match found {
-        Ok(Ok(found)) => found.collect(),
-        Ok(Err(error)) => {
-            let text = format!("cannot find the host `{}`: {error}", host.name);
-            return Err(Failure::run(text));
-        }
-        Err(error) => return Err(Failure::run(error)),
-    };
-    addresses.dedup();
-    if addresses.is_empty() {
-        let text = format!("the host `{}` has no address", host.name);
-        return Err(Failure::run(text));
-    }
-    Ok(addresses)
+    let host = host.clone();
+    tokio::task::spawn_blocking(move || host.resolve())
+        .await
+        .map_err(Failure::run)?
+        .map_err(Failure::run)
 }
 
 /// A file that is to cross.
@@ -292,20 +281,25 @@ pub struct Job {
 /// A file that is crossing.
 pub type Working = std::pin::Pin<Box<dyn Future<Output = Result<Delivered, Trouble>> + Send>>;
 
-/// Brings several files across, and tells of each.
+/// Brings several files across, and tells of each. What of a folder is `unavailable` is told like what does not get across, and
+/// keeps nothing else from it.
 pub async fn run(
     jobs: Vec<Job>,
+    unavailable: Vec<String>,
     client: &Arc<Client>,
     host: &Host,
     args: &ClientArgs,
     direction: &str,
     ui: &Ui,
 ) -> Result<(), Failure> {
-    let count = jobs.len();
-    let mut progress = Progress::new(ui, jobs.iter().map(|job| job.size).sum(), count);
+    let count = jobs.len() + unavailable.len();
+    let began = Instant::now();
+    let mut moved = 0;
+    let mut progress = Progress::new(ui, jobs.iter().map(|job| job.size).sum(), jobs.len());
     let mut waiting = VecDeque::from(jobs);
-    let mut failures: Vec<String> = Vec::new();
-    let mut failed = 0;
+    let mut failed = unavailable.len();
+    let mut failures = unavailable;
+    failures.truncate(TOLD);
     let mut lost = None;
     let mut running = JoinSet::new();
     let mut redraw = tokio::time::interval(Progress::INTERVAL);
@@ -330,7 +324,10 @@ pub async fn run(
                 progress.end(id);
                 let told = Told { shown: &shown, size, took, direction, host, client };
                 match result {
-                    Ok(delivered) => progress.aside(|| told.success(&delivered, args, ui))?,
+                    Ok(delivered) => {
+                        moved += delivered.moved;
+                        progress.aside(|| told.success(&delivered, args, ui))?;
+                    }
                     Err(trouble) => {
                         if args.json {
                             progress.aside(|| ui.json(&told.json(None, Some(&trouble.to_string()), args)))?;
@@ -353,6 +350,15 @@ pub async fn run(
         return Err(Failure::run(format_args!(
             "{host}: {trouble}; the same command again goes on where this one stopped"
         )));
+    }
+    // Of a few, the lines above are as good as a total.
+    if count > TOLD && !args.json {
+        ui.note(format_args!(
+            "{} of {count} files are across, {} moved in {:.1} s",
+            count - failed,
+            ByteSize::b(moved).display().si(),
+            began.elapsed().as_secs_f64()
+        ));
     }
     match (&failures[..], failed) {
         ([], 0) => Ok(()),

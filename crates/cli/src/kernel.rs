@@ -52,10 +52,9 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         Verb::Load { law, set, name } => {
             let config = Config::parse(law, set, name.as_deref()).map_err(|error| told(&error))?;
             verus_kernel::load(&config).map_err(|error| told(&error))?;
-            let name = &config.name;
-            ui.note(format_args!(
-                "loaded `{name}`. New connections take it after `sysctl -w net.ipv4.tcp_congestion_control={name}`; \
-                 `verus kernel unload {name}` takes it out again"
+            ui.note(loaded(
+                &config.name,
+                verus_kernel::default_name().as_deref(),
             ));
             Ok(())
         }
@@ -69,10 +68,38 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     }
 }
 
+/// What follows after `load`, and the way back to `before`, which is what new connections get now.
+fn loaded(name: &str, before: Option<&str>) -> String {
+    const SET: &str = "sysctl -w net.ipv4.tcp_congestion_control";
+    let back = before
+        .filter(|before| *before != name)
+        .map_or_else(String::new, |before| {
+            format!(", and `{before}`, the present default, again after `{SET}={before}`")
+        });
+    format!(
+        "loaded `{name}`. New connections take it after `{SET}={name}`{back}; `verus kernel unload {name}` takes it out again"
+    )
+}
+
 /// In one line, and whether it was asked wrongly or went wrong.
 pub fn told(error: &Error) -> Failure {
     match error {
         Error::Kernel { .. } => Failure::run(error),
         _ => Failure::usage(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loading_says_what_was_the_default_before() {
+        let said = loaded("forward", Some("bbr"));
+        assert!(said.contains("tcp_congestion_control=forward"), "{said}");
+        assert!(said.contains("`bbr`, the present default, again after `sysctl -w net.ipv4.tcp_congestion_control=bbr`"), "{said}");
+        for unknown in [None, Some("forward")] {
+            assert!(!loaded("forward", unknown).contains("default"));
+        }
     }
 }

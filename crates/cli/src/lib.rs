@@ -24,7 +24,6 @@ mod scaled;
 mod scheme;
 mod send;
 mod serve;
-mod server_address;
 #[cfg(target_os = "linux")]
 mod shell;
 mod signals;

@@ -6,6 +6,7 @@ mod packet_log;
 mod record_channel;
 mod server;
 mod session;
+mod shortfall;
 mod table;
 
 use std::fmt::Display;

@@ -71,14 +71,7 @@ async fn receive(client: &Arc<Client>, into: &Folder, args: &Args, ui: &Ui) -> R
         jobs.extend(some);
         unavailable.extend(missing);
     }
-    let received = files::run(jobs, client, host, &args.more, "receive", ui).await;
-    match unavailable.first() {
-        Some(first) if received.is_ok() => Err(Failure::run(match unavailable.len() {
-            1 => first.clone(),
-            all => format!("{first}; and {} more that cannot be had", all - 1),
-        })),
-        _ => received,
-    }
+    files::run(jobs, unavailable, client, host, &args.more, "receive", ui).await
 }
 
 /// What there is at a path, as files to be got; and what cannot be had. Makes the folders.

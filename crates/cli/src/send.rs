@@ -1,5 +1,5 @@
 //! `send`: what the files and folders named come to, and each of them to a server. All is looked at before anything is
-//! sent, so that a mistake in the last word leaves nothing half-done.
+//! sent, so that a mistake in the last word leaves nothing half-done. What a folder has that cannot be sent is told at the end.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -42,6 +42,8 @@ pub struct Args {
 struct Plan {
     folders: Vec<RelativePath>,
     jobs: Vec<Job>,
+    /// What of a folder cannot be sent, and why.
+    unavailable: Vec<String>,
 }
 
 /// Sends.
@@ -69,7 +71,16 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
                 ))
             })?;
         }
-        files::run(plan.jobs, &client, host, &args.more, "send", ui).await
+        files::run(
+            plan.jobs,
+            plan.unavailable,
+            &client,
+            host,
+            &args.more,
+            "send",
+            ui,
+        )
+        .await
     })
 }
 
@@ -118,40 +129,46 @@ impl Plan {
         args: &Args,
         ui: &Ui,
     ) -> Result<(), Failure> {
-        let cannot = |inner: Option<&RelativePath>, why: &dyn std::fmt::Display| {
-            let path = inner.map_or_else(|| path.to_owned(), |inner| path.join(inner.as_os_str()));
+        let folder = Folder::open(path).map_err(|error| {
+            let why = plain(&error);
             Failure::usage(format_args!("cannot send `{}`: {why}", path.display()))
-        };
-        let folder = Folder::open(path).map_err(|error| cannot(None, &plain(&error)))?;
+        })?;
+        let place = |inner: &RelativePath| path.join(inner.as_os_str());
         self.folders.push(target.clone());
         for found in Walk::new(folder.clone()) {
             match found {
-                Found::Folder(inner) => {
-                    let target = target
-                        .append(&inner)
-                        .map_err(|refusal| cannot(Some(&inner), &refusal))?;
-                    self.folders.push(target);
-                }
+                Found::Folder(inner) => match target.append(&inner) {
+                    Ok(target) => self.folders.push(target),
+                    Err(refusal) => self.leave_out(&place(&inner), &refusal),
+                },
                 Found::File(inner, info) => {
-                    let target = target
-                        .append(&inner)
-                        .map_err(|refusal| cannot(Some(&inner), &refusal))?;
-                    Source::open(&folder, &inner)
-                        .map_err(|refusal| cannot(Some(&inner), &refusal))?;
-                    let shown = path.join(inner.as_os_str()).display().to_string();
-                    let folder = folder.clone();
-                    let open = move || Source::open(&folder, &inner);
-                    self.jobs
-                        .push(job(shown, info.size, target, args.more.force, open));
+                    let source = Source::open(&folder, &inner);
+                    match source.and_then(|_| target.append(&inner)) {
+                        Ok(target) => {
+                            let shown = place(&inner).display().to_string();
+                            let folder = folder.clone();
+                            let open = move || Source::open(&folder, &inner);
+                            self.jobs
+                                .push(job(shown, info.size, target, args.more.force, open));
+                        }
+                        Err(refusal) => self.leave_out(&place(&inner), &refusal),
+                    }
                 }
                 Found::Unavailable(inner, refusal) if refusal.reason == Reason::NotAFile => {
-                    let path = path.join(inner.as_os_str());
-                    ui.note(format_args!("skipped `{}`: {refusal}", path.display()));
+                    ui.note(format_args!(
+                        "skipped `{}`: {refusal}",
+                        place(&inner).display()
+                    ));
                 }
-                Found::Unavailable(inner, refusal) => return Err(cannot(Some(&inner), &refusal)),
+                Found::Unavailable(inner, refusal) => self.leave_out(&place(&inner), &refusal),
             }
         }
         Ok(())
+    }
+
+    fn leave_out(&mut self, path: &Path, refusal: &Refusal) {
+        self.unavailable
+            .push(format!("{}: {refusal}", path.display()));
     }
 }
 

@@ -336,7 +336,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     }
     let standing = privilege::acquire(caller)?;
     if standing.is_for_root() {
-        ui.note("verus: neither sudo, doas nor pkexec says for whom: the program runs as root");
+        ui.note("started as root itself, and not through sudo, doas or pkexec: the program runs as root too");
     }
     let mut signals = Signals::not_ignored().map_err(own)?;
     let host = set_up_host(&standing, args, ui)?;

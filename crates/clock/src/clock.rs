@@ -27,6 +27,18 @@ impl Clock {
         Time::from_nanos(nanos(clock_gettime(ClockId::Monotonic)) - self.origin_nanos)
     }
 
+    /// How long this machine has slept since it started: time that [`now`](Self::now) leaves out. Known on Linux.
+    pub fn slept(&self) -> Duration {
+        #[cfg(target_os = "linux")]
+        {
+            // In this order, the second can only be later.
+            let awake = nanos(clock_gettime(ClockId::Monotonic));
+            Duration::from_nanos(nanos(clock_gettime(ClockId::Boottime)).saturating_sub(awake))
+        }
+        #[cfg(not(target_os = "linux"))]
+        Duration::ZERO
+    }
+
     /// `at` on the system's monotonic clock, as timers want it.
     pub fn to_timespec(self, at: Time) -> Timespec {
         let nanos = self.origin_nanos.saturating_add(at.as_nanos());

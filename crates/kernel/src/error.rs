@@ -54,10 +54,15 @@ pub enum Error {
     },
     /// It is what new connections get.
     #[error(
-        "`{0}` is the default for new connections: first set another, such as `sysctl -w \
-         net.ipv4.tcp_congestion_control=cubic`"
+        "`{name}` is the default for new connections: first set another, such as `sysctl -w \
+         net.ipv4.tcp_congestion_control={other}`"
     )]
-    Default(String),
+    Default {
+        /// Its name.
+        name: String,
+        /// One that may take its place in this network namespace.
+        other: String,
+    },
     /// The kernel refuses it.
     #[error("{doing}: {why}")]
     Kernel {

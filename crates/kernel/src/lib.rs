@@ -30,6 +30,6 @@ pub use settings::{Config, Flow, Law, Loaded, NAME_BYTES};
 #[cfg(has_programs)]
 pub use flows::Reader;
 #[cfg(has_programs)]
-pub use loaded::{Held, hold, list, load, unload};
+pub use loaded::{Held, default_name, hold, list, load, unload};
 #[cfg(not(has_programs))]
-pub use without::{Held, Reader, hold, list, load, unload};
+pub use without::{Held, Reader, default_name, hold, list, load, unload};

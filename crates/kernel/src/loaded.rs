@@ -17,6 +17,10 @@ static VERUS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/verus.bpf.o"));
 
 /// What the kernel can choose from.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+/// Of these, what every network namespace may have as its default.
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+/// Defaults that distributions have, the first being the most frequent; Linux is never without the second.
+const USUAL_DEFAULTS: [&str; 2] = ["cubic", "reno"];
 /// What new connections of this network namespace get.
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
@@ -124,9 +128,11 @@ pub fn unload(name: &str) -> Result<(), Error> {
             loaded: pinned(),
         });
     }
-    let default = fs::read_to_string(DEFAULT).unwrap_or_default();
-    if default.trim() == name {
-        return Err(Error::Default(name.to_owned()));
+    if default_name().as_deref() == Some(name) {
+        return Err(Error::Default {
+            name: name.to_owned(),
+            other: other_default(&names(ALLOWED), name),
+        });
     }
     let failed = |why: String| Error::Kernel {
         doing: format!("`{name}` cannot be unloaded"),
@@ -243,8 +249,26 @@ fn pinned() -> Vec<String> {
 
 /// The names that the kernel has.
 fn available() -> Vec<String> {
-    let text = fs::read_to_string(AVAILABLE).unwrap_or_default();
+    names(AVAILABLE)
+}
+
+fn names(file: &str) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// What new connections of this network namespace get, if the kernel tells.
+pub fn default_name() -> Option<String> {
+    names(DEFAULT).pop()
+}
+
+/// One of the `allowed` that may be the default in place of `name`.
+fn other_default(allowed: &[String], name: &str) -> String {
+    let usual = USUAL_DEFAULTS.map(str::to_owned);
+    let mut others = usual.iter().filter(|usual| allowed.contains(usual));
+    let other = others.find(|other| *other != name);
+    let other = other.or_else(|| allowed.iter().find(|other| *other != name));
+    other.unwrap_or(&usual[1]).clone()
 }
 
 fn padded(name: &str) -> [u8; NAME_SPACE] {
@@ -260,4 +284,23 @@ pub(crate) fn open(object: &[u8]) -> libbpf_rs::Result<libbpf_rs::OpenObject> {
         (PrintLevel::Debug, print)
     }));
     ObjectBuilder::default().open_memory(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_default_is_one_that_the_namespace_may_have() {
+        for (allowed, name, other) in [
+            ("reno cubic forward", "forward", "cubic"),
+            ("reno forward", "forward", "reno"),
+            ("reno cubic", "cubic", "reno"),
+            ("bbr forward", "forward", "bbr"),
+            ("", "forward", "reno"),
+        ] {
+            let allowed: Vec<String> = allowed.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(other_default(&allowed, name), other);
+        }
+    }
 }

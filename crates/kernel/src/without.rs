@@ -13,6 +13,11 @@ pub fn load(_: &Config) -> Result<(), Error> {
 }
 
 /// Not to be had here.
+pub fn default_name() -> Option<String> {
+    None
+}
+
+/// Not to be had here.
 ///
 /// # Errors
 /// Always.

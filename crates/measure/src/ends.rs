@@ -34,10 +34,10 @@ pub struct PathFlow<'a> {
 /// queueing delay is an estimate: the one-way delay above the least of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PathMetrics {
-    /// Bytes that arrived, copies included, Mbit/s.
-    pub throughput_mbps: f64,
-    /// Bytes that arrived for the first time, Mbit/s.
-    pub goodput_mbps: f64,
+    /// Bytes that arrived, copies included, Mbit/s; none where nothing arrived of any flow: that is no rate of the path's.
+    pub throughput_mbps: Option<f64>,
+    /// Bytes that arrived for the first time, Mbit/s; none likewise.
+    pub goodput_mbps: Option<f64>,
     /// Mean one-way delay above its least, ms. Of several flows, this and what follows in ms is the mean of theirs,
     /// weighted by the packets that arrived.
     pub qdelay_mean_ms: Option<f64>,
@@ -51,10 +51,24 @@ pub struct PathMetrics {
     pub rtt_mean_ms: Option<f64>,
     /// Its 95th percentile, ms.
     pub rtt_p95_ms: Option<f64>,
-    /// Packets declared lost / packets sent; none if none were sent.
+    /// Packets declared lost / packets sent; none if none were sent, or nothing arrived of any flow.
     pub loss_rate: Option<f64>,
-    /// Packets sent again / packets sent; none if none were sent.
+    /// Packets sent again / packets sent; none likewise.
     pub retransmit_rate: Option<f64>,
+}
+
+impl PathMetrics {
+    /// The same without rates and shares: those of a test in which nothing arrived.
+    #[must_use]
+    pub fn without_arrivals(self) -> Self {
+        PathMetrics {
+            throughput_mbps: None,
+            goodput_mbps: None,
+            loss_rate: None,
+            retransmit_rate: None,
+            ..self
+        }
+    }
 }
 
 /// What the flows of one direction of a live path amount to.
@@ -68,9 +82,9 @@ pub struct PathTotals {
     pub jain: Option<f64>,
     /// The same: all flows are on for the whole test.
     pub jain_active: Option<f64>,
-    /// Throughput of the flow that got least, Mbit/s; none without flows.
+    /// Throughput of the flow that got least, Mbit/s; none where nothing arrived.
     pub flow_min_mbps: Option<f64>,
-    /// Throughput of the flow that got most, Mbit/s; none without flows.
+    /// Throughput of the flow that got most, Mbit/s; none likewise.
     pub flow_max_mbps: Option<f64>,
     /// Throughput / mean round-trip time, Mbit/s per second of delay.
     pub power: Option<f64>,
@@ -80,14 +94,15 @@ pub struct PathTotals {
 }
 
 impl PathFlow<'_> {
-    /// The flow's metrics. Rates are over `interval`, or where there is none until the flow's last arrival.
+    /// The flow's metrics, beside flows of which something arrived. Rates are over `interval`, or where there is none until
+    /// the flow's last arrival.
     pub fn metrics(&self, interval: Option<Duration>) -> PathMetrics {
         let meter = self.meter;
         let interval = interval.or(meter.elapsed()).unwrap_or_default();
         let share = |part: u64| ratio(part as f64, self.sent as f64);
         PathMetrics {
-            throughput_mbps: mbps(meter.delivered().get(), interval),
-            goodput_mbps: mbps(self.distinct.get(), interval),
+            throughput_mbps: Some(mbps(meter.delivered().get(), interval)),
+            goodput_mbps: Some(mbps(self.distinct.get(), interval)),
             qdelay_mean_ms: meter.delay_mean_ms(),
             qdelay_p50_ms: meter.delay_quantile_ms(0.5),
             qdelay_p95_ms: meter.delay_quantile_ms(0.95),
@@ -125,11 +140,14 @@ impl PathTotals {
         let throughput_mbps = mbps(total(|flow| flow.meter.delivered().get()), interval);
         let rtt_mean_ms = mean(|m| m.rtt_mean_ms);
         let jain = jain_of_seconds(flows);
-        let rates = || each.iter().map(|(metrics, _)| metrics.throughput_mbps);
-        PathTotals {
+        let rates = || {
+            each.iter()
+                .filter_map(|(metrics, _)| metrics.throughput_mbps)
+        };
+        let totals = PathTotals {
             metrics: PathMetrics {
-                throughput_mbps,
-                goodput_mbps: mbps(total(|flow| flow.distinct.get()), interval),
+                throughput_mbps: Some(throughput_mbps),
+                goodput_mbps: Some(mbps(total(|flow| flow.distinct.get()), interval)),
                 qdelay_mean_ms: mean(|m| m.qdelay_mean_ms),
                 qdelay_p50_ms: mean(|m| m.qdelay_p50_ms),
                 qdelay_p95_ms: mean(|m| m.qdelay_p95_ms),
@@ -145,7 +163,22 @@ impl PathTotals {
             flow_max_mbps: rates().reduce(f64::max),
             power: rtt_mean_ms.and_then(|rtt| ratio(throughput_mbps, rtt / 1e3)),
             interval,
+        };
+        if total(|flow| flow.meter.packets()) > 0 {
+            return totals;
         }
+        PathTotals {
+            metrics: totals.metrics.without_arrivals(),
+            flow_min_mbps: None,
+            flow_max_mbps: None,
+            power: None,
+            ..totals
+        }
+    }
+
+    /// Whether anything arrived.
+    pub fn has_arrivals(&self) -> bool {
+        self.metrics.throughput_mbps.is_some()
     }
 }
 
@@ -238,15 +271,15 @@ mod tests {
     fn a_flow_of_a_thousand_packets_in_ten_seconds_is_worked_by_hand() {
         let meter = meter(1000, 10);
         let metrics = flow(&meter, 50.0).metrics(Some(Duration::from_secs(10)));
-        assert_eq!(metrics.throughput_mbps, 1.0);
-        assert_eq!(metrics.goodput_mbps, 0.8);
+        assert_eq!(metrics.throughput_mbps, Some(1.0));
+        assert_eq!(metrics.goodput_mbps, Some(0.8));
         assert_eq!(metrics.qdelay_mean_ms, Some(5.0));
         assert_eq!(metrics.rtt_mean_ms, Some(50.0));
         assert_eq!(metrics.loss_rate, Some(0.5));
         assert_eq!(metrics.retransmit_rate, Some(0.25));
         // The last packet arrived after 9.99 s.
         let until_last = flow(&meter, 50.0).metrics(None);
-        assert!((until_last.throughput_mbps - 10.0 / 9.99).abs() < 1e-12);
+        assert!((until_last.throughput_mbps.expect("arrivals") - 10.0 / 9.99).abs() < 1e-12);
     }
 
     #[test]
@@ -255,32 +288,48 @@ mod tests {
         let flows = [flow(&fast, 40.0), flow(&slow, 80.0)];
         let totals = PathTotals::of(&flows, Some(Duration::from_secs(3)));
         let metrics = totals.metrics;
-        assert!((metrics.throughput_mbps - 4000.0 * 1250.0 * 8.0 / 3e6).abs() < 1e-9);
+        let throughput_mbps = metrics.throughput_mbps.expect("arrivals");
+        assert!((throughput_mbps - 4000.0 * 1250.0 * 8.0 / 3e6).abs() < 1e-9);
         // (3000 · 40 + 1000 · 80) / 4000 = 50
         assert_eq!(metrics.rtt_mean_ms, Some(50.0));
         assert_eq!(metrics.rtt_p95_ms, None);
         assert_eq!(metrics.loss_rate, Some(0.5));
         // (3 + 1)² / (2 · (9 + 1)) = 0.8, but for a packet more or less in a second.
         assert!((totals.jain.expect("seconds") - 0.8).abs() < 1e-3);
-        let power = metrics.throughput_mbps / 0.05;
+        let power = throughput_mbps / 0.05;
         assert!((totals.power.expect("a round trip") - power).abs() < 1e-9);
     }
 
     #[test]
-    fn nothing_sent_and_nothing_arrived_has_no_shares_and_no_delays() {
+    fn where_nothing_arrived_there_is_no_rate_and_no_share() {
         let meter = PathMeter::new(Time::ZERO, BIN);
-        let flow = PathFlow {
-            rtt_mean_ms: None,
-            ..flow(&meter, 0.0)
-        };
-        let totals = PathTotals::of(&[flow], None);
-        let of_one_flow = PathTotals {
-            flow_min_mbps: Some(0.0),
-            flow_max_mbps: Some(0.0),
-            ..PathTotals::default()
-        };
-        assert_eq!(totals, of_one_flow);
+        for sent in [0, 1000] {
+            let flow = PathFlow {
+                rtt_mean_ms: None,
+                sent,
+                lost: sent,
+                ..flow(&meter, 0.0)
+            };
+            let second = Some(Duration::from_secs(1));
+            let totals = PathTotals::of(&[flow, flow], second);
+            let none = PathTotals {
+                interval: Duration::from_secs(1),
+                ..PathTotals::default()
+            };
+            assert_eq!(totals, none);
+            assert!(!totals.has_arrivals());
+        }
         assert_eq!(PathTotals::of(&[], None), PathTotals::default());
+    }
+
+    #[test]
+    fn a_flow_that_starves_beside_another_has_a_rate_of_zero() {
+        let (all, nothing) = (meter(1000, 10), PathMeter::new(Time::ZERO, BIN));
+        let flows = [flow(&all, 50.0), flow(&nothing, 50.0)];
+        let totals = PathTotals::of(&flows, Some(Duration::from_secs(10)));
+        assert!(totals.has_arrivals());
+        assert_eq!(totals.flow_min_mbps, Some(0.0));
+        assert_eq!(totals.flow_max_mbps, Some(1.0));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! What the two protocols over UDP share: sockets, and whom an address belongs to.
+//! What the two protocols over UDP share: how hosts are named and found, sockets, and whom an address belongs to.
 
+pub mod host;
 mod network;
 pub mod socket;
 

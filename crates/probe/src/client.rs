@@ -18,9 +18,9 @@ use super::wire::{
 };
 
 /// The first hello is repeated after this, then after twice as long each time.
-const HELLO_EVERY: Duration = Duration::from_millis(250);
+pub(super) const HELLO_EVERY: Duration = Duration::from_millis(250);
 /// The longest that a hello waits for the next.
-const HELLO_AT_MOST: Duration = Duration::from_secs(2);
+pub(super) const HELLO_AT_MOST: Duration = Duration::from_secs(2);
 
 /// So many retries are answered at once; what more of them bring, the next hello that is due carries. An honest server
 /// sends one for a hello, and another if it was started again meanwhile.

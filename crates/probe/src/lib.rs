@@ -23,6 +23,7 @@ pub mod driver;
 pub mod echo;
 pub mod flow;
 pub mod limits;
+pub mod reach;
 pub mod recording;
 pub mod results;
 pub mod seal;

@@ -34,6 +34,9 @@ pub const LIGHT_FOR: Duration = Duration::from_secs(3);
 pub const SETTLING: Duration = Duration::from_secs(3);
 /// An arrival whose packet queued for no longer may have found the link idle.
 const NO_QUEUE: Duration = Duration::from_millis(5);
+/// Nothing left from here for so long while the load ran: this machine was stopped, asleep or too busy. A client says every
+/// 100 ms how far it is, whatever the path does.
+pub const OWN_SILENCE: Duration = Duration::from_millis(500);
 /// What the share of time with a queue is counted in.
 const BIN: Duration = Duration::from_millis(100);
 
@@ -93,6 +96,10 @@ pub struct Tape {
     sent_there: u64,
     /// When the first packet left or arrived.
     began: Option<Time>,
+    /// When the last packet of any kind left from here.
+    left: Option<Time>,
+    /// The longest time in which none did, between two that did.
+    own_silence: Duration,
 }
 
 impl Tape {
@@ -101,9 +108,18 @@ impl Tape {
         self.sent_there = packets;
     }
 
+    /// This machine slept for so long, as its clock tells: more than departures do where that clock slept, too.
+    pub fn note_own_silence(&mut self, silence: Duration) {
+        self.own_silence = self.own_silence.max(silence);
+    }
+
     /// Takes the events of a client's connection, which has one flow in each direction.
     pub fn take(&mut self, events: impl IntoIterator<Item = Event>) {
+        let mut departures = Vec::new();
         for event in events {
+            if let Event::Sent { at, .. } | Event::Control { sent: true, at, .. } = event {
+                departures.push(at);
+            }
             if let Event::Sent { at, .. } | Event::Received { at, .. } | Event::Control { at, .. } =
                 event
             {
@@ -144,6 +160,12 @@ impl Tape {
                 }),
                 Event::Lost { .. } => {}
             }
+        }
+        // Those of each kind are in order.
+        departures.sort_unstable();
+        for at in departures {
+            self.note_own_silence(at.since(self.left.unwrap_or(at)));
+            self.left = Some(at.max(self.left.unwrap_or(at)));
         }
     }
 
@@ -243,6 +265,8 @@ pub struct Way {
     pub lost: u64,
     /// Packets with data that arrived at a time not reported: they are spread like those without data.
     pub untimed: u64,
+    /// The longest time in which nothing left from here while the load ran.
+    pub own_silence: Duration,
     /// Share of the time in bins of 100 ms in which every packet had queued, or nothing arrived.
     pub queued_share: f64,
 }
@@ -311,7 +335,10 @@ impl Recording {
 }
 
 fn upward(load: &Tape, clocks: &Clocks, from: Time) -> Way {
-    let mut way = Way::default();
+    let mut way = Way {
+        own_silence: load.own_silence,
+        ..Way::default()
+    };
     let mut arrivals = Vec::new();
     let arrival = |packet: &Upward, at| Arrival {
         number: packet.has_data.then_some(packet.number),
@@ -365,6 +392,7 @@ fn downward(load: &Tape, clocks: &Clocks, from: Time) -> Way {
     let way = Way {
         sent,
         lost: sent - received,
+        own_silence: load.own_silence,
         ..Way::default()
     };
     finish(way, arrivals, from)
@@ -397,4 +425,32 @@ fn finish(mut way: Way, mut arrivals: Vec<Arrival>, from: Time) -> Way {
     }
     way.arrivals = arrivals;
     way
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verus_core::Rate;
+
+    #[test]
+    fn a_trace_with_a_silence_of_our_own_is_no_channel() {
+        let control = |millis: u64| Event::Control {
+            sent: true,
+            at: Time::from_millis(millis),
+            size: Bytes::new(60),
+        };
+        for (after, limit) in [(600, Limit::PathQueue), (3600, Limit::OwnSilence)] {
+            let mut tape = Tape::default();
+            tape.take([200, 100].map(control));
+            tape.take([300].map(control));
+            tape.take([after, after + 100].map(control));
+            let way = Way {
+                own_silence: tape.own_silence,
+                queued_share: 1.0,
+                ..Way::default()
+            };
+            let rate = Rate::from_mbps(5.0);
+            assert_eq!(Limit::of(&way, rate, None, None), limit, "{after} ms");
+        }
+    }
 }

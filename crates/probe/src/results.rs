@@ -75,10 +75,20 @@ pub struct Responsiveness {
     /// Its 99th percentile, ms.
     pub loaded_rtt_p99_ms: Option<f64>,
     /// Round trips a minute under the load ([`verus_measure::RoundTrips::rpm`]): ours, of echoes within the test's UDP flow.
+    /// Null, as all that was measured under load, where a direction's data did not arrive.
     pub rpm: Option<f64>,
 }
 
 impl Responsiveness {
+    /// The same of the idle path alone.
+    fn without_load(self) -> Self {
+        Responsiveness {
+            idle_rtt_p50_ms: self.idle_rtt_p50_ms,
+            idle_rtt_p95_ms: self.idle_rtt_p95_ms,
+            ..Responsiveness::default()
+        }
+    }
+
     fn of(echoes: &Echoes) -> Self {
         let (idle, loaded) = (echoes.idle(), echoes.loaded());
         Responsiveness {
@@ -465,9 +475,19 @@ impl Recorder {
             for (index, flow) in flows.iter().enumerate() {
                 add_series(run, index, flow, &mut record.series);
             }
-            let mut row = self.row(direction, &flows);
-            row.responsiveness = responsiveness.unwrap_or_default();
-            record.rows.push((direction, row));
+            record.rows.push((direction, self.row(direction, &flows)));
+        }
+        let mut responsiveness = responsiveness.unwrap_or_default();
+        // Round trips beside no load say nothing of a loaded path.
+        if record
+            .rows
+            .iter()
+            .any(|(_, row)| !row.totals.has_arrivals())
+        {
+            responsiveness = responsiveness.without_load();
+        }
+        for (_, row) in &mut record.rows {
+            row.responsiveness = responsiveness;
         }
         record
     }
@@ -476,10 +496,14 @@ impl Recorder {
         let scheme = self.scheme(direction);
         let seen: Vec<PathFlow<'_>> = flows.iter().map(|flow| flow.seen).collect();
         let totals = PathTotals::of(&seen, self.interval);
+        let metrics = |flow: &Ended<'_>| match flow.seen.metrics(self.interval) {
+            metrics if totals.has_arrivals() => metrics,
+            metrics => metrics.without_arrivals(),
+        };
         let row = |(index, flow): (usize, &Ended<'_>)| FlowRow {
             flow: index,
             scheme: scheme.text().to_owned(),
-            metrics: flow.seen.metrics(self.interval),
+            metrics: metrics(flow),
             sent: flow.seen.sent,
             lost: flow.seen.lost,
             timeouts: flow.timeouts,
@@ -507,8 +531,8 @@ impl Recorder {
             signal_delay_p95_ms: None,
             path_loss_rate: None,
             responsiveness: Responsiveness::default(),
-            totals,
             per_flow: flows.iter().enumerate().map(row).collect(),
+            totals,
         }
     }
 }

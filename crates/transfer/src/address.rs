@@ -2,8 +2,10 @@
 //! IPv6 address in brackets.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+
+use verus_net::host;
 
 use super::DEFAULT_PORT;
 use super::paths::RelativePath;
@@ -65,52 +67,37 @@ impl FromStr for Host {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(address) = text.parse::<Ipv6Addr>() {
-            return Ok(Host {
-                name: address.to_string(),
-                port: DEFAULT_PORT,
-            });
-        }
-        let (name, port) = if let Some(rest) = text.strip_prefix('[') {
-            let (name, rest) = rest
-                .split_once(']')
-                .ok_or("an address in brackets has no closing one")?;
-            let address = name.split_once('%').map_or(name, |(address, _)| address);
-            if address.parse::<Ipv6Addr>().is_err() {
-                return Err(format!("`{name}` is not an IPv6 address"));
-            }
-            let port = match rest {
-                "" => None,
-                _ => Some(rest.strip_prefix(':').ok_or("expected `:PORT` after `]`")?),
-            };
-            (name, port)
-        } else {
-            match text.split_once(':') {
-                Some((name, port)) => (name, Some(port)),
-                None => (text, None),
-            }
-        };
-        let port = match port {
-            None => DEFAULT_PORT,
-            Some(port) => port
-                .parse()
-                .ok()
-                .filter(|&port| port > 0)
-                .ok_or_else(|| format!("`{port}` is not a port (1 to 65535)"))?,
-        };
-        let odd = |c: char| c.is_whitespace() || c.is_control() || c == '#';
-        if name.is_empty() {
-            return Err("expected HOST[:PORT][/PATH]".to_owned());
-        }
-        if name.contains(odd) {
-            return Err("the host's name has a space or a control character in it".to_owned());
-        }
+        let host: host::Host = text.parse()?;
         // One name for one host, however it is written: known hosts go by it.
-        let name = match name.parse::<IpAddr>() {
-            Ok(address) => address.to_string(),
-            Err(_) => name.to_lowercase(),
+        let name = match host.name.split_once('%') {
+            Some((address, zone)) => format!("{}%{zone}", uniform(address)),
+            None => uniform(&host.name),
         };
-        Ok(Host { name, port })
+        Ok(Host {
+            name,
+            port: host.port.unwrap_or(DEFAULT_PORT),
+        })
+    }
+}
+
+fn uniform(name: &str) -> String {
+    match name.parse::<IpAddr>() {
+        Ok(address) => address.to_string(),
+        Err(_) => name.to_lowercase(),
+    }
+}
+
+impl Host {
+    /// Its addresses, in the order in which to try them.
+    ///
+    /// # Errors
+    /// If it is not found.
+    pub fn resolve(&self) -> Result<Vec<SocketAddr>, String> {
+        let host = host::Host {
+            name: self.name.clone(),
+            port: Some(self.port),
+        };
+        host.resolve(self.port, None)
     }
 }
 
@@ -127,7 +114,8 @@ mod tests {
             ("[2001:DB8::1]:5/x", "[2001:db8::1]:5/x"),
             ("[::1]", "[::1]:9488"),
             ("::1/x", "[::1]:9488/x"),
-            ("[fe80::1%eth0]:5", "[fe80::1%eth0]:5"),
+            ("[FE80::1%eth0]:5", "[fe80::1%eth0]:5"),
+            ("fe80::1%Wan/x", "[fe80::1%Wan]:9488/x"),
             ("host/", "host:9488"),
         ] {
             let remote: Remote = text.parse().expect(text);

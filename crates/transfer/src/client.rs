@@ -33,11 +33,10 @@ use super::wire::{Patience, Trouble, Wire, in_words};
 use super::{
     Gauge, KEEP_ALIVE, SOCKET_BYTES, STREAMS, WINDOW, channel_secret, code, random_seed, transport,
 };
+use verus_net::host::NEXT_ADDRESS;
 use verus_net::socket;
 use verus_quinn as quic;
 
-/// How long the next address of a host waits for the one before (RFC 8305 §5).
-const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// How long a client that is done waits for the server to hear of it.
 const GOODBYE: Duration = Duration::from_millis(500);
 /// How long to wait at first before a server that has no place is asked again, and at the most; half of it at random, so

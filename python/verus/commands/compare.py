@@ -23,7 +23,6 @@ from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
 from verus.lab import inputs, metric_rows
 from verus.lab.arguments import at_least
-from verus.lab.interval import INTERVAL_NOTE
 from verus.lab.qlog import new_logs
 from verus.lab.results_folder import check_folder, new_folder, new_name, read_config
 from verus.lab.runner import Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
@@ -164,7 +163,7 @@ def _save(
     results = summary.with_means(Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict()))
     repeated = settings.repeat > 1 or settings.stretches is not None
     if shown == "terminal" and not talk.quiet:
-        _tell(results, repeated=repeated)
+        _tell(results)
     elif shown not in (None, "terminal"):
         from verus.commands.export import text
 
@@ -186,20 +185,17 @@ def _save(
         talk.say(f"Results: {target} (`verus report {shlex.quote(str(target))}` draws them)")
 
 
-def _tell(results: Results, *, repeated: bool) -> None:
+def _tell(results: Results) -> None:
     """The table for people."""
     from verus.commands.tables import table_console
-    from verus.lab.repeats import PAIRED_NOTE
-    from verus.report import table
+    from verus.report import summary, table
 
     console = table_console()
     for block in table.comparison(results):
         console.print(block)
     console.print(DELAY_NOTE, style="dim")
-    if repeated:
-        console.print(INTERVAL_NOTE, style="dim")
-    if table.has_differences(results):
-        console.print(PAIRED_NOTE, style="dim")
+    for note in table.notes(summary.blocks(results)):
+        console.print(note, style="dim")
     if results.has("late"):
         console.print(FRAMES_NOTE, style="dim")
     elif results.has("completions"):
@@ -289,17 +285,7 @@ def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, Mappi
 
     config = read_config(path)
     if config["kind"] != "compare":
-        kind = config["kind"]
-        own = {
-            metric_rows.PROBE: "`verus probe`",
-            metric_rows.RECORDING: "`verus probe client --record`",
-            metric_rows.SHELL: "`verus shell`",
-            metric_rows.CHECK: "`verus check`",
-            "simulate": "`verus.simulate`, in Python",
-        }
-        raise FieldError(
-            "from", f"`{path}` was made by {own.get(kind, f'`verus reproduce {kind}`')}: run that again instead"
-        )
+        raise FieldError("from", f"`{path}` was made by {metric_rows.made_by(config['kind'])}: run that again instead")
     settings = dataclasses.replace(Settings.from_dict(config["settings"]), **given)
     return settings, config
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from verus import _verus
-from verus.commands.options import Flag, Json, one
+from verus.commands.options import Flag, Json, count, one
 from verus.commands.tables import narrow_table, table_console
 from verus.commands.talk import tell_rows
 from verus.errors import FieldError
@@ -23,7 +23,7 @@ def info(
     /,
     *,
     plot: Annotated[Path | None, one("FILE")] = None,
-    zoom: Annotated[int | None, one("MS", allow_leading_hyphen=True)] = None,
+    zoom: Annotated[int | None, count("MS")] = None,
     force: Flag = False,
     json_: Json = False,
 ) -> None:

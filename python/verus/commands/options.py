@@ -64,9 +64,27 @@ def one(metavar: str, **more: Any) -> Parameter:
     return Parameter(metavar=metavar, **more)
 
 
+def count(metavar: str, *, several: bool = False, **more: Any) -> Parameter:
+    """An option that takes a whole number without a unit, or several; the library alone would round 2.5."""
+    if several:
+        return words(metavar, converter=_counts, allow_leading_hyphen=True, **more)
+    return one(metavar, converter=lambda kind, tokens: _counts(kind, tokens)[0], allow_leading_hyphen=True, **more)
+
+
+def _counts(_kind: Any, tokens: Sequence[Any]) -> list[int]:
+    return [_whole(token.value) for token in tokens]
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)  # of any length: the check of the field says what is too much
+    except ValueError:
+        raise ValueError(f"must be a whole number, not `{text}`") from None
+
+
 SECONDS = number("s", "TIME")
 LATENESS = number("ms", "MS", name=["--max-lateness-ms", "--max-lateness"])
-COUNT = one("N", allow_leading_hyphen=True)
+COUNT = count("N")
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]

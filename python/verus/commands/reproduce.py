@@ -59,7 +59,7 @@ def reproduce(
     Parameters
     ----------
     names
-        Names of experiments. Default: `all`, which is every experiment that needs no root.
+        Names of experiments, or `all`, which is every experiment that needs no root. Default: list them.
     traces
         A folder with the recordings. Default: `$VERUS_TRACES`, then what `verus trace fetch` brought.
     built_in
@@ -86,16 +86,20 @@ def reproduce(
     json_
         Print one JSON object a line for each run, and nothing else.
     """
-    if names == ["list"]:
+    if not names or names == ["list"]:
         width = max(map(len, papers.NAMES)) + 1
         for name, line in papers.NAMES.items():
             print(f"{name:{width}} {line}")
+        if not names:
+            talk.say("`verus reproduce NAME` runs one of these, `verus reproduce all` every one that needs no root")
         return 0
     check_seed(seed)
+    if built_in and traces is not None:
+        raise FieldError("built_in", "leaves out recordings, and --traces names some: give one of the two")
     at_least("jobs", jobs, 1, 1000)
     if repeat is not None:
         at_least("repeat", repeat, 1, 1000)
-    everything = not names or "all" in names
+    everything = "all" in names
     options = Options(
         traces=traces,
         built_in=built_in,
@@ -107,14 +111,12 @@ def reproduce(
         short=short,
         schemes=tuple(schemes or ()),
     )
-    wanted = papers.ALL if everything else dict.fromkeys(names or ())
+    wanted = papers.ALL if everything else dict.fromkeys(names)
     chosen = [papers.find(name) for name in wanted]
     if short and (long := [experiment.name for experiment in chosen if not experiment.short]):
         raise FieldError("short", f"`{long[0]}` has no short form")
     if schemes and (fixed := [experiment.name for experiment in chosen if not experiment.takes_schemes]):
         raise FieldError("schemes", f"`{fixed[0]}` runs what its source ran; `arena` takes others beside its own")
-    if not names:
-        talk.say(f"No experiment is named: all {len(chosen)} run (`verus reproduce list` shows them)")
     work = [experiment.prepare(options) for experiment in chosen]
 
     several = len(chosen) > 1

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from cyclopts import Parameter
 
-from verus.commands.options import number, one, words
+from verus.commands.options import count, number, one, words
 from verus.errors import flag_of
 from verus.lab.scenario import DEFAULTS, SCHEMA, Settings
 from verus.lab.schema import Change, PathSettings, RunSettings
@@ -139,7 +139,7 @@ def setting(name: str) -> Parameter:
         return words(takes, **said)
     if takes in _UNITS:
         return number(_UNITS[takes], takes, whole=kind is int, **said)
-    return one(takes, allow_leading_hyphen=kind is int, **said)
+    return count(takes, **said) if int in (kind, *get_args(kind)) else one(takes, **said)
 
 
 def _option(name: str) -> Any:

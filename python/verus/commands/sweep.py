@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from verus.commands.options import COUNT, Flag, Json, one
-from verus.commands.tables import table_console
+from verus.commands.tables import middle_out, table_console
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.controller import unloaded
 from verus.errors import FieldError
@@ -254,52 +254,132 @@ def _finish(folder: Folder, plan: Plan, talk: Talk, *, json_: bool, failed: Mapp
 
 
 def _show(found: Sequence[dict[str, Any]]) -> None:
-    """A table of means over seeds: what varies, and the metrics that matter most."""
+    """A table of means over seeds: what varies, and the metrics that matter most; above it, what all cells share."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    from verus.lab.interval import INTERVAL_NOTE
-    from verus.lab.repeats import PAIRED_NOTE
+    from verus.lab.interval import interval_note
+    from verus.lab.repeats import note_of
     from verus.report.numbers import DELAY_NOTE
-    from verus.report.summary import short_names
-    from verus.report.table import difference
+    from verus.report.table import DIFFERENCES, difference
 
-    own = [name for name in found[0] if name in IDENTITY or name.startswith("params.") or not _is_mean(found, name)]
-    varied = [name for name in own if name not in ("seeds", "params") and len({repr(cell[name]) for cell in found}) > 1]
+    rows = _words(found)
+    shared, varied = _shared(rows)
     compared = any("above" in cell and len(cell["seeds"]) > 1 for cell in found)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in varied:
-        table.add_column(name.removeprefix("params."))
     shown = _SHOWN | (_OF_FLOWS if any(cell["flows"] > 1 for cell in found) else {})
-    for head, _ in shown.values():
-        table.add_column(head, justify="right", no_wrap=True)
-    if compared:
-        table.add_column("above first\nMbit/s", justify="right", no_wrap=True)
-        table.add_column("above first\np95 ms", justify="right", no_wrap=True)
-    names = short_names(cell["trace"] for cell in found)
-    for cell in found[:_MOST_SHOWN]:
-        words = [
-            line(f"{value:g}" if isinstance(value, float) else str(value or ""))
-            for value in map({**cell, "trace": names[cell["trace"]]}.get, varied)
-        ]
-        above = [cell.get("above", {}).get(name) for name in ("throughput_mbps", "qdelay_p95_ms")] if compared else []
-        table.add_row(
-            *words,
-            *(_with_interval(cell.get(name), as_text) for name, (_, as_text) in shown.items()),
-            *(
-                difference(each, functools.partial(number, digits=2 - at)).replace(" ± ", "\n±")
-                for at, each in enumerate(above)
-            ),
-        )
+    columns = {
+        head: [_with_interval(cell.get(name), as_text) for cell in found[:_MOST_SHOWN]]
+        for name, (head, as_text) in shown.items()
+    }
+    for name, head in _ABOVE.items() if compared else ():
+        as_text = DIFFERENCES[name][1]
+        above = (difference(cell.get("above", {}).get(name), as_text) for cell in found[:_MOST_SHOWN])
+        columns[head] = [text.replace(" ± ", "\n±") for text in above]
+    has_intervals = any("±" in text for name, (head, _) in shown.items() for text in columns[head])
     console = table_console()
-    console.print(table)
+
+    def drawn(width: int) -> Table:
+        """The table, with names of at most so many characters."""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        for name in varied:
+            table.add_column(name, overflow="fold")
+        for head in columns:
+            table.add_column(head, justify="right", no_wrap=True)
+        names = {name: middle_out((row[name] for row in rows), width) for name in varied}
+        for row, *values in zip(rows, *columns.values(), strict=False):
+            table.add_row(*(names[name][row[name]] for name in varied), *values)
+        return table
+
+    def fitting() -> Table | None:
+        """The table whose names are as long as the terminal is wide enough for."""
+        widest = max((len(row[name]) for row in rows for name in varied), default=0)
+        tables = map(drawn, range(max(widest, _LEAST_NAME), _LEAST_NAME - 1, -1))
+        return next((table for table in tables if console.natural_width(table) <= console.width), None)
+
+    if shared:
+        console.print(Text(" · ".join(shared), style="bold", overflow="fold"))
+    left_out = []
+    table = fitting() if console.is_terminal else drawn(sys.maxsize)
+    while table is None and len(columns) > 1:
+        least = next(head for head in (*_LEAST_WANTED, *reversed(columns)) if head in columns)
+        left_out.append(" ".join(least.split()))
+        del columns[least]
+        table = fitting()
+    console.print(drawn(_LEAST_NAME) if table is None else table)
+    if left_out:
+        console.print(f"Too narrow for {', '.join(left_out)}: a wider terminal, or a pipe, shows all.", style="dim")
     if len(found) > _MOST_SHOWN:
         console.print(f"{len(found) - _MOST_SHOWN} more cells: --json prints all", style="dim")
     console.print(DELAY_NOTE, style="dim")
-    if any(len(cell["seeds"]) > 1 for cell in found):
-        console.print(INTERVAL_NOTE, style="dim")
+    if has_intervals:
+        console.print(interval_note(), style="dim")
     if compared:
-        console.print(f"The first is the first sender on the same path. {PAIRED_NOTE}", style="dim")
+        note = note_of(cell.get("above", {}) for cell in found)
+        console.print(f"The first is the first sender on the same path. {note}", style="dim")
+
+
+#: Differences from the first sender that it shows.
+_ABOVE = {"throughput_mbps": "above first\nMbit/s", "qdelay_p95_ms": "above first\np95 ms"}
+
+#: Columns that a narrow terminal is shown without, in this order.
+_LEAST_WANTED = ("power", _ABOVE["qdelay_p95_ms"], _ABOVE["throughput_mbps"])
+
+#: A name in a terminal's table is never shorter, as long as it is the only one of its kind.
+_LEAST_NAME = 12
+
+
+def _words(found: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """What tells each cell apart, as texts: the sender as `verus compare` labels it, and what the study sets."""
+    from verus.report.summary import short_names
+
+    traces = short_names(cell["trace"] for cell in found)
+    own = [name for name in found[0] if name in IDENTITY or name.startswith("params.") or not _is_mean(found, name)]
+    own = [name for name in own if name not in ("seeds", "params", "scheme", "label", "above", "from")]
+    senders = _senders(found)
+    return [
+        {
+            "sender": line(sender),
+            **{
+                name.removeprefix("params."): _as_text({**cell, "trace": traces[cell["trace"]]}.get(name))
+                for name in own
+            },
+        }
+        for cell, sender in zip(found, senders, strict=True)
+    ]
+
+
+def _senders(found: Sequence[dict[str, Any]]) -> list[str]:
+    """The label of each cell's sender; with all that is set of it, where others have the same."""
+    others: dict[str, set[str]] = {}
+    full = []
+    for cell in found:
+        keys = ",".join(f"{key}={value}" for key, value in cell["params"].items())
+        full.append(f"{cell['scheme']}:{keys}" if keys else cell["scheme"])
+        swept = [cell[name] for name in cell if name.startswith("params.")]
+        others.setdefault(f"{cell['label']} {swept}", set()).add(full[-1])
+    return [
+        cell["label"]
+        if len(others[f"{cell['label']} {[cell[name] for name in cell if name.startswith('params.')]}"]) == 1
+        else text
+        for cell, text in zip(found, full, strict=True)
+    ]
+
+
+def _as_text(value: Any) -> str:
+    return line(f"{value:g}" if isinstance(value, float) else "" if value is None else str(value))
+
+
+def _shared(rows: Sequence[dict[str, str]]) -> tuple[list[str], list[str]]:
+    """What is equal in all rows, in words, and the names of what is not."""
+    varied = [name for name in rows[0] if len({row[name] for row in rows}) > 1]
+    bare = ("sender", "trace", "queue")
+    shared = [
+        value if name in bare else f"{name.replace('_', ' ')} {value}"
+        for name, value in rows[0].items()
+        if name not in varied and value
+    ]
+    return shared, varied
 
 
 def _is_mean(found: Sequence[dict[str, Any]], name: str) -> bool:

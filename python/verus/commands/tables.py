@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 
@@ -16,13 +19,13 @@ from verus.report.printable import escaped
 _WIDE = 110
 
 
-def table_console(*, markup: bool = False) -> Console:
+def table_console(*, markup: bool = False) -> TableConsole:
     """Standard output for tables: as wide as the terminal, and never too narrow for one.
 
     Args:
         markup: Whether text may have rich's markup in it, which names that others chose must not.
     """
-    console = Console(markup=markup, emoji=False)
+    console = TableConsole(markup=markup, emoji=False)
     if not console.is_terminal or console.width < 80:
         console.width = 80 if console.is_terminal else _WIDE
     console.push_render_hook(_Plainly())
@@ -35,6 +38,44 @@ def narrow_table(*heads: str, whole: int = 1, **look: Any) -> Table:
     for position, head in enumerate(heads):
         table.add_column(head, no_wrap=position < whole)
     return table
+
+
+def middle_out(texts: Iterable[str], width: int) -> dict[str, str]:
+    """Each text in at most so many characters, without its middle; in more where two would be the same.
+
+    Example:
+        >>> list(middle_out(["campus-pedestrian-3g-down", "campus-pedestrian-3g-up", "rate:5"], 13).values())
+        ['campus…g-down', 'campus…-3g-up', 'rate:5']
+        >>> list(middle_out(["aaaa-1-zzzz", "aaaa-2-zzzz"], 7).values())
+        ['aaaa-1-zzzz', 'aaaa-2-zzzz']
+    """
+    distinct = list(dict.fromkeys(texts))
+    longest = max(map(len, distinct), default=0)
+    for most in range(max(width, 3), longest):
+        tail = (most - 1) // 2
+        shown = [text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[-tail:]}" for text in distinct]
+        if len(set(shown)) == len(distinct):
+            return dict(zip(distinct, shown, strict=True))
+    return {text: text for text in distinct}
+
+
+class TableConsole(Console):
+    """A console that cuts no table where nobody looks: what is no terminal takes lines of any length."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Prints as `Console` does, tables whole."""
+        usual = self.width
+        if not self.is_terminal:
+            self.width = max([usual, *(self._measured(one).minimum for one in objects if isinstance(one, Table))])
+        super().print(*objects, **options)
+        self.width = usual
+
+    def natural_width(self, table: Table) -> int:
+        """How wide a table is that has all the room it wants."""
+        return self._measured(table).maximum
+
+    def _measured(self, table: Table) -> Measurement:
+        return self.measure(table, options=self.options.update(max_width=sys.maxsize))
 
 
 class _Plainly(RenderHook):

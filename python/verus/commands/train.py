@@ -9,7 +9,7 @@ from typing import Annotated
 
 from verus import _verus
 from verus.commands.model import show
-from verus.commands.options import COUNT, SECONDS, Flag, Json, one, words
+from verus.commands.options import COUNT, SECONDS, Flag, Json, count, one, words
 from verus.commands.settings import setting
 from verus.commands.talk import Talk
 from verus.errors import FieldError
@@ -24,7 +24,7 @@ def train(
     /,
     *,
     trace: Annotated[list[str] | None, words("CHANNEL")] = None,
-    users: Annotated[list[int] | None, words("N")] = None,
+    users: Annotated[list[int] | None, count("N", several=True)] = None,
     scheme: Annotated[str, one("SCHEME")] = _DEFAULT.scheme,
     recorded: Annotated[list[Path] | None, words("DIR")] = None,
     duration: Annotated[float, SECONDS] = _DEFAULT.duration_s,

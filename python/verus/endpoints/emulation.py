@@ -71,7 +71,9 @@ def as_ended(
         ValueError: A run is refused, or takes rights that this process does not have.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
-    crew = _Crew(_binary())
+    binary = _binary()
+    _check(binary, runs)
+    crew = _Crew(binary)
     began = time.monotonic()
     expected_s = sum(float(run.scenario["duration_s"]) for run in runs) / jobs
 
@@ -89,6 +91,25 @@ def as_ended(
     return in_threads(len(runs), work, threads=jobs, tell=tell, stop=crew.stop)
 
 
+def _check(binary: str, runs: Sequence[Run]) -> None:
+    """Refuses what cannot be had in real time before the first run begins: each takes as long as it lasts."""
+    jobs = dict.fromkeys(json.dumps(_job(run), allow_nan=False) for run in runs)
+    checked = subprocess.run(
+        [binary, "emulate", "--check"], input="\n".join(jobs), capture_output=True, text=True, check=False
+    )
+    if checked.returncode:
+        raise ValueError(_problem(checked.stderr, checked.returncode))
+
+
+def _job(run: Run) -> dict[str, Any]:
+    scenario = {name: value for name, value in run.scenario.items() if name != "transport"}
+    return {"scenario": scenario, "transport": _OURS.get(run.contestant.transport, "udp")}
+
+
+def _problem(errors: str, code: int) -> str:
+    return errors.strip().removeprefix("verus: ") or f"the emulator ended with {code}"
+
+
 class _Crew:
     """The processes at work."""
 
@@ -99,8 +120,7 @@ class _Crew:
         self._stopped = False
 
     def run(self, run: Run, logs: tuple[Path, str, list[str]] | None) -> Outcome:
-        scenario = {name: value for name, value in run.scenario.items() if name != "transport"}
-        told: dict[str, Any] = {"scenario": scenario, "transport": _OURS.get(run.contestant.transport, "udp")}
+        told = _job(run)
         if logs is not None:
             folder, format_, (channel,) = logs
             told["qlog"] = {"folder": str(folder.absolute()), "format": format_, "channel": channel}
@@ -122,7 +142,7 @@ class _Crew:
             with self._lock:
                 self._working.discard(process)
         if process.returncode:
-            problem = errors.strip().removeprefix("verus: ") or f"the emulator ended with {process.returncode}"
+            problem = _problem(errors, process.returncode)
             if process.returncode == BAD_INPUT:
                 raise ValueError(problem)
             raise RuntimeError(problem)

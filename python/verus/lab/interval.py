@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-#: What is said of numbers with an interval, under every table that has some.
-INTERVAL_NOTE = "± is half of the 95 % confidence interval of the mean over the seeds (Student's t)."
+
+def interval_note(over: str = "seeds") -> str:
+    """What is said of numbers with an interval, under every table that has some.
+
+    Args:
+        over: What the means are over, `seeds` or `stretches`.
+    """
+    return f"± is half of the 95 % confidence interval of the mean over the {over} (Student's t)."
+
 
 #: The quantile at the upper end of a 95 % interval: 2.5 % of the distribution are beyond each end.
 _UPPER_END = 0.975

@@ -37,6 +37,18 @@ CHECK = "check"
 #: What `verus sweep` leaves, which has a plan in place of a `run.json`.
 SWEEP = "sweep"
 
+
+def made_by(kind: str) -> str:
+    """What left results of a kind, in words.
+
+    Example:
+        >>> made_by("probe"), made_by("sigcomm-fig10")
+        ('`verus probe`', '`verus reproduce sigcomm-fig10`')
+    """
+    verbs = {RECORDING: "probe client --record", **{verb: verb for verb in ("compare", PROBE, SHELL, CHECK, SWEEP)}}
+    return "`verus.simulate`, in Python" if kind == "simulate" else f"`verus {verbs.get(kind, f'reproduce {kind}')}`"
+
+
 #: The metrics of a row, and of each of its flows; null where they were not observed.
 NUMBERS, PER_FLOW_NUMBERS = _verus.metric_columns()
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from verus.lab.arrow_tables import stack
-from verus.lab.metric_rows import PROBE, SHELL
+from verus.lab.metric_rows import PROBE, SHELL, made_by
 from verus.lab.results import Results
 
 #: What `overlaid` takes: results that have the same columns, measured in the same way.
@@ -33,7 +33,7 @@ def overlaid(saved: Mapping[str, Results]) -> Results:
     kinds = {name: str(results.config["kind"]) for name, results in saved.items()}
     for name, kind in kinds.items():
         if kind not in KINDS:
-            raise ValueError(f"`{name}` is from `verus {kind}`, whose page has nothing to lay over others")
+            raise ValueError(f"`{name}` is from {made_by(kind)}, whose page has nothing to lay over others")
     first, *others = saved
     for name in others:
         if saved[name].live != saved[first].live:

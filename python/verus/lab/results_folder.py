@@ -66,8 +66,14 @@ def new_folder(target: Path, *, force: bool) -> Iterator[Path]:
         raise
 
 
-def check_folder(target: Path, *, force: bool, field: str = "out") -> None:
+def check_folder(target: Path, *, force: bool, field: str = "out", replaces: str = "--force") -> None:
     """Refuses a place for results that cannot be used, before any work is done.
+
+    Args:
+        target: The place.
+        force: Whether it may hold something.
+        field: What names the place, in the error.
+        replaces: What makes `force` true, in the words of whoever asked.
 
     Raises:
         FieldError: As `new_folder`.
@@ -76,7 +82,7 @@ def check_folder(target: Path, *, force: bool, field: str = "out") -> None:
         if target.exists() and not target.is_dir():
             raise FieldError(field, f"`{target}` is not a folder")
         if target.is_dir() and any(target.iterdir()) and not force:
-            raise FieldError(field, f"`{target}` is not empty; --force replaces the results in it")
+            raise FieldError(field, f"`{target}` is not empty; {replaces} replaces the results in it")
         nearest = next(folder for folder in (target.absolute(), *target.absolute().parents) if folder.exists())
     except OSError as error:
         raise FieldError(field, f"`{target}` cannot be used ({error.strerror or error})") from error

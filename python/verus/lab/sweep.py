@@ -364,7 +364,7 @@ def _cast(kind: str, value: Any) -> Any:
 
 
 def cells(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Means over seeds: what tells a cell apart, `seeds`, and each metric's `mean` and `half_width_95`.
+    """Means over seeds: what tells a cell apart, its sender's `label`, `seeds`, each metric's `mean`, `half_width_95`.
 
     The latter is half of the mean's 95 % confidence interval (Student's t), None for a single seed, or where all seeds
     gave one and the same run. A metric that no run of the cell observed is left out. `above` says by how much the cell
@@ -379,6 +379,7 @@ def cells(table: pa.Table) -> Iterator[dict[str, Any]]:
     for told, found in grouped.items():
         cell = dict(zip((*IDENTITY, *own), told, strict=True))
         cell["params"] = json.loads(cell["params"])
+        cell["label"] = found[0]["label"]
         cell["seeds"] = [row["seed"] for row in found]
         one = are_one(found)
         for name in NUMBERS:

@@ -7,8 +7,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from verus.lab.interval import INTERVAL_NOTE
-from verus.lab.repeats import PAIRED_NOTE
 from verus.lab.results import Results
 from verus.report import figures
 from verus.report.figures import Figure
@@ -18,17 +16,14 @@ from verus.report.numbers import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
 from verus.report.page import Page, Section
 from verus.report.style import looks
 from verus.report.summary import Block, Cell, blocks, mean
-from verus.report.table import DIFFERENCES, difference
+from verus.report.table import DIFFERENCES, difference, notes
 
 
 def compare_page(results: Results) -> Page:
     """The page of `compare`, `probe` and `shell`: delay against throughput, tables, time series, delay profiles."""
     parts = blocks(results)
     words = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
-    if any(len(cell.runs) > 1 for block in parts for cell in block.cells):
-        words += f" {INTERVAL_NOTE}"
-    if any(cell.above for block in parts for cell in block.cells):
-        words += f" {PAIRED_NOTE}"
+    words = " ".join([words, *notes(parts)])
     summary = [Section(title="Summary", body=_summary(parts))] if len(parts) > 1 else []
     sections = [
         *summary,
@@ -89,7 +84,7 @@ def _timing_table(timing: Mapping[str, Any]) -> Markup:
             for name, key in (("p50", "p50"), ("p99", "p99"), ("largest", "max"))
         ),
         ("packets lost by devices", number(timing.get("device_losses"), 0)),
-        ("opportunities that passed unread", f"{number(timing.get('missed_bytes'), 0)} bytes"),
+        ("lost to late reading, at most", f"{number(timing.get('missed_bytes'), 0)} bytes"),
         *([] if valid is None else [("within --max-lateness-ms", "yes" if valid else "no: the run is invalid")]),
     ]
     return facts(rows) + note("By how much each packet left the emulator after its time.")
@@ -192,8 +187,8 @@ def results_table(block: Block) -> Markup:
         values = (_value(key, ideal.get(key)) for _, key in columns)
         body.append(Row.of("omniscient", ["omniscient", *values]))
     caption = _caption(block)
-    if len(block.cells[0].runs) > 1:
-        caption += f" · mean of {len(block.cells[0].runs)} seeds, with 95 % intervals"
+    if block.repetitions:
+        caption += f" · {block.repetitions}"
     return Grid(heads=heads, rows=body, title=caption).html()
 
 

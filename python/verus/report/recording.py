@@ -54,6 +54,7 @@ _LIMITS = {
     "path_drops": (True, "the path, which drops and lets next to none queue"),
     "server_limit": (False, "the rate that the server grants a test (--max-mbps there)"),
     "own_rate": (False, "the constant rate of the load (--rate-mbps)"),
+    "own_silence": (False, "this end, which did not run for a while: it was stopped, asleep or busy"),
     "ends": (False, "the two ends, which were no faster"),
 }
 
@@ -161,9 +162,9 @@ def _summary(ways: dict[str, Any]) -> Markup:
 
 def _clocks(clocks: dict[str, float]) -> Markup:
     words = (
-        f"Round trip of the empty path: {clocks['base_rtt_ms']:.2f} ms. The server's clock is "
-        f"{clocks['offset_ms']:.3f} ± {clocks['offset_error_ms']:.3f} ms ahead of the client's, and gains "
-        f"{clocks['drift_ppm']:.2f} ± {clocks['drift_error_ppm']:.2f} millionths. The offset's error is half of that "
-        "round trip plus the path's scatter: how much of it belongs to which direction cannot be measured."
+        f"Round trip of the empty path: {clocks['base_rtt_ms']:.2f} ms. One-way delays are known to "
+        f"± {clocks['offset_error_ms']:.3f} ms: half of that round trip plus the path's scatter, since how much of it "
+        "belongs to which direction cannot be measured. The server's clock gains "
+        f"{clocks['drift_ppm']:.2f} ± {clocks['drift_error_ppm']:.2f} millionths on the client's."
     )
     return note(words)

@@ -11,8 +11,8 @@ from typing import Any
 from markupsafe import Markup
 
 from verus.lab.atomic_write import replace_whole
-from verus.lab.interval import INTERVAL_NOTE
-from verus.lab.repeats import PAIRED_NOTE
+from verus.lab.interval import interval_note
+from verus.lab.repeats import note_of
 from verus.lab.sweep import Folder, Plan, cells
 from verus.report import figures, render
 from verus.report.figures import Figure
@@ -118,7 +118,7 @@ def _with_sender(cell: Told, columns: Iterable[str]) -> Told:
 
 def _varied(told: Sequence[Told]) -> list[str]:
     """The axes: what differs between cells, in the order of their columns, the sender first."""
-    names = [name for name in told[0] if name not in ("scheme", "params", "seeds", "part", "sender")]
+    names = [name for name in told[0] if name not in ("scheme", "params", "label", "seeds", "part", "sender")]
     plain = ["sender", *(name for name in names if not any(isinstance(cell.get(name), dict) for cell in told))]
     return [name for name in plain if len({cell.get(name) for cell in told}) > 1]
 
@@ -304,9 +304,11 @@ def _table(told: Sequence[Told], axes: Sequence[str]) -> Markup:
         body.append([*shown, *(_value(cell, metric) for metric in columns), *above, str(len(cell["seeds"]))])
     heads = [*map(_word, named), *columns.values()]
     heads += [*(_ABOVE.values() if compared else ()), "seeds"]
-    words = f"{DELAY_NOTE} {INTERVAL_NOTE}"
+    words = DELAY_NOTE
+    if any(cell[name]["half_width_95"] is not None for cell in told for name in columns if name in cell):
+        words += f" {interval_note()}"
     if compared:
-        words += f" The first is the first sender on the same path. {PAIRED_NOTE}"
+        words += f" The first is the first sender on the same path. {note_of(cell.get('above', {}) for cell in told)}"
     if len(told) > _MOST_ROWS:
         words += f" The first {_MOST_ROWS} of {len(told)} cells; `verus sweep --json` prints all."
     return Grid(heads=heads, rows=body).html() + note(words)

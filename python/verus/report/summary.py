@@ -84,12 +84,28 @@ class Block:
         short: Its shortest name that no other channel of the results has.
         queue: The queue as the user wrote it.
         cells: In the order they were asked for.
+        over: What repeated runs differ in: `seeds`, or also the `stretches` of a recording.
     """
 
     trace: str
     short: str
     queue: str
     cells: tuple[Cell, ...]
+    over: str = "seeds"
+
+    @property
+    def repetitions(self) -> str:
+        """What the numbers are means of; empty where they are of a single run."""
+        if (count := len(self.cells[0].runs)) == 1:
+            return ""
+        if all(cell.are_one for cell in self.cells):
+            return f"{count} identical runs"
+        return f"mean of {count} {self.over}, ± 95 %"
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether a number of it has one."""
+        return any(half is not None for cell in self.cells for half in cell.halves.values())
 
     @property
     def capacity_mbps(self) -> float | None:
@@ -99,10 +115,12 @@ class Block:
 
 def blocks(results: Results) -> list[Block]:
     """The results, in the order in which they were asked for."""
-    return blocks_of(results.rows.to_pylist())
+    settings = results.config.get("settings") or {}
+    over = "seeds" if settings.get("stretches") is None else "stretches"
+    return blocks_of(results.rows.to_pylist(), over)
 
 
-def blocks_of(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
+def blocks_of(rows: Sequence[Mapping[str, Any]], over: str = "seeds") -> list[Block]:
     """The same of some rows of them."""
     grouped: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
     for row in rows:
@@ -113,6 +131,7 @@ def blocks_of(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
             trace=trace,
             short=names[trace],
             queue=queue,
+            over=over,
             cells=tuple(_cell(label, rows, next(iter(labels.values()))) for label, rows in labels.items()),
         )
         for (trace, queue), labels in grouped.items()
@@ -125,13 +144,13 @@ def short_names(channels: Iterable[str]) -> dict[str, str]:
     Example:
         >>> short_names(["lab/town.down.xz", "lab/sea.down", "field/town.down", "rate:5"]).values()
         dict_values(['lab/town.down', 'sea.down', 'field/town.down', 'rate:5'])
-        >>> short_names(["lab/a.down[0:9]+lab/b.down"]).values()
-        dict_values(['a.down[0:9]+b.down'])
+        >>> short_names(["lab/a.down[0:9]+lab/b.down", "rate:12Mbit/s"]).values()
+        dict_values(['a.down[0:9]+b.down', 'rate:12Mbit/s'])
     """
     distinct = list(dict.fromkeys(channels))
 
     def last(channel: str, parts: int) -> str:
-        words = ("/".join(word.split("/")[-parts:]) for word in channel.split("+"))
+        words = (word if word.startswith(_RATE) else "/".join(word.split("/")[-parts:]) for word in channel.split("+"))
         return "+".join(_COMPRESSED.sub("", word) for word in words)
 
     def shortest(channel: str) -> str:
@@ -143,6 +162,9 @@ def short_names(channels: Iterable[str]) -> dict[str, str]:
 
     return {channel: shortest(channel) for channel in distinct}
 
+
+#: What begins a constant rate, whose unit may have a slash.
+_RATE = "rate:"
 
 #: What says of a file how it is compressed, before the stretch of it.
 _COMPRESSED = re.compile(r"\.(xz|gz)(?=$|[\[@])")

@@ -12,6 +12,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from verus.lab.interval import interval_note
+from verus.lab.repeats import note_of
 from verus.lab.results import Results
 from verus.report.numbers import number, percent
 from verus.report.printable import line
@@ -28,9 +30,11 @@ def comparison(results: Results) -> list[RenderableType]:
     ]
 
 
-def has_differences(results: Results) -> bool:
-    """Whether there is a table of differences among these."""
-    return any(cell.above for block in blocks(results) for cell in block.cells)
+def notes(parts: Sequence[Block]) -> list[str]:
+    """What is said of intervals and differences under these tables, where they have some."""
+    intervals = [interval_note(block.over) for block in parts if block.has_intervals][:1]
+    differences = note_of(cell.above for block in parts for cell in block.cells)
+    return intervals + ([] if differences is None else [differences])
 
 
 #: What a table of differences shows of each: head, and how it is written.
@@ -49,11 +53,17 @@ def difference(above: Mapping[str, float | int | None] | None, as_text: Callable
     Example:
         >>> difference({"mean": -3.25, "half_width_95": 0.5, "pairs": 4}, number)
         '-3.2 ± 0.5'
+        >>> difference({"mean": -0.01, "half_width_95": 0.06, "pairs": 4}, number)
+        '0.0 ± 0.06'
     """
     if above is None or above["mean"] is None:
         return "–"
-    sign, half = "+" if above["mean"] > 0 else "", above["half_width_95"]
-    return f"{sign}{as_text(above['mean'])}" + ("" if half is None else f" ± {as_text(half)}")
+    mean, half = as_text(above["mean"]), above["half_width_95"]
+    if not any(digit in mean for digit in "123456789"):  # it rounds to zero, which has no sign
+        mean = mean.removeprefix("-")
+    elif above["mean"] > 0:
+        mean = f"+{mean}"
+    return mean + ("" if half is None else f" ± {as_text(half)}")
 
 
 def _differences(block: Block) -> Table | None:
@@ -107,8 +117,8 @@ def _heading(block: Block, results: Results) -> Text:
     row = results.rows.slice(block.cells[0].runs[0], 1).to_pylist()[0]
     rtt = "" if row["delay_ms"] is None else f"  ·  base RTT {2 * row['delay_ms']:g} ms"
     conditions = f"{line(block.queue)}{rtt}  ·  {row['duration_s']:g} s"
-    if (seeds := len(block.cells[0].runs)) > 1:
-        conditions += f"  ·  mean of {seeds} seeds, ± 95 %"
+    if block.repetitions:
+        conditions += f"  ·  {block.repetitions}"
     return Text.assemble((line(block.short), "bold"), f"  ·  {conditions}", overflow="fold")
 
 

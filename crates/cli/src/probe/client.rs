@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use verus_core::Time;
 use verus_measure::qlog::{Qlog, Subject};
+use verus_net::host::{Family, Host};
 use verus_probe::connection::Connection;
 use verus_probe::driver::Driver;
 use verus_probe::recording;
@@ -15,7 +16,6 @@ use verus_senders::{RECOMMENDED, Scheme};
 use crate::failure::Failure;
 use crate::folder;
 use crate::qlog;
-use crate::server_address::{Family, Host};
 use crate::typed::{mbps, queue_millis, seconds};
 use crate::ui::Ui;
 
@@ -224,7 +224,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         }
         details(ui, &session.driver, connection);
     }
-    session.end(&test)
+    session.end(&test, &request)
 }
 
 /// A log for each flow that is sent from here.
@@ -296,7 +296,7 @@ fn limited(ui: &Ui, record: &Record) {
     let rows = record.rows.iter().map(|(_, row)| row);
     if let Some(limit) = rows.clone().find_map(|row| row.server_limit_mbps)
         && rows
-            .map(|row| row.totals.metrics.throughput_mbps)
+            .filter_map(|row| row.totals.metrics.throughput_mbps)
             .any(|rate| rate >= recording::NEAR * limit)
     {
         ui.note(format_args!(

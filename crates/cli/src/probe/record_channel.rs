@@ -135,7 +135,7 @@ pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
     ));
     let (test, before) = probe(&mut session)?;
     if test.outcome().is_err() || session.stopped_by.is_some() {
-        return session.end(&test);
+        return session.end(&test, &light);
     }
     let load_s = (Duration::from_nanos(plan.request.duration_nanos) - plan.settling).as_secs_f64();
     let settling_s = plan.settling.as_secs_f64();
@@ -146,12 +146,14 @@ pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
         RecordMode::Constant => format!("the load: {load_s} s at a constant rate"),
     });
     session.lines = true;
+    let slept = session.driver.clock().slept();
     let wall = (now(), session.driver.clock().now());
     let recorder = Recorder::new(host, plan.schemes[0].clone(), plan.request.clone())
         .with_downward(plan.schemes[1].clone());
-    let (load_test, load) = tape(&mut session, &plan.request, &plan.schemes[0], recorder)?;
+    let (load_test, mut load) = tape(&mut session, &plan.request, &plan.schemes[0], recorder)?;
+    load.note_own_silence(session.driver.clock().slept().saturating_sub(slept));
     let Some((connection, record)) = load_test.result() else {
-        return session.end(&load_test);
+        return session.end(&load_test, &plan.request);
     };
     session.lines = false;
     let cut_short = load_test.outcome().is_err() || session.stopped_by.is_some();
@@ -175,7 +177,12 @@ pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
         Failure::run(format_args!("{}: no recording: {error}", session.address))
     };
     let recording = Recording::new([&before, &load, &after], &plan.request, plan.settling)
-        .map_err(|error| failed(&error))?;
+        .map_err(|error| {
+            session
+                .end(&load_test, &plan.request)
+                .err()
+                .unwrap_or_else(|| failed(&error))
+        })?;
     let asked = Asked {
         host,
         address: session.address.to_string(),
@@ -198,7 +205,10 @@ pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
         "recording in `{}`; `verus report` draws it",
         target.display()
     ));
-    session.end(&load_test)
+    if let Some(command) = replay(target, &contents.run["recording"]) {
+        ui.note(format_args!("`{command}` runs controllers over it"));
+    }
+    session.end(&load_test, &plan.request)
 }
 
 /// Runs a test and tapes it.
@@ -233,13 +243,10 @@ fn add(
     wall: (SystemTime, Time),
 ) -> Result<Vec<String>, verus_channel::Error> {
     let clocks = &recording.clocks;
+    // The clocks of the two ends begin with their programs: how far apart they are says nothing to a person.
     let mut told = vec![format!(
-        "base round trip {:.2} ms; the server's clock is {:.3} ± {:.3} ms ahead and gains {:.2} ± {:.2} ppm",
-        clocks.base_rtt_ms,
-        clocks.offset_ms,
-        clocks.offset_error_ms,
-        clocks.drift_ppm,
-        clocks.drift_error_ppm
+        "base round trip {:.2} ms; one-way delays are known to ± {:.3} ms",
+        clocks.base_rtt_ms, clocks.offset_error_ms
     )];
     let mut ways = serde_json::Map::new();
     let asked = [plan.request.upload_flows, plan.request.download_flows];
@@ -335,12 +342,39 @@ fn add_way(
         "lost": way.lost,
         "untimed": way.untimed,
         "queued_share": way.queued_share,
+        "own_silence_s": way.own_silence.as_secs_f64(),
         "statistics": statistics,
         "bursts": Bursts::of(trace.opportunities(), OPPORTUNITY),
         "stretch": stretch(way),
         "series": series(way, from),
     });
     Ok(([line, format!("{name}: {told}")], summary))
+}
+
+/// The command that replays a recording: its trace, the measured delay, and the other direction for acknowledgements. None
+/// where neither direction is a channel.
+fn replay(target: &Path, recording: &Value) -> Option<String> {
+    let mut channels = ["down", "up"].into_iter().filter_map(|name| {
+        let way = &recording["ways"][name];
+        let file = target.join(way["trace"].as_str()?);
+        (way["is_channel"] == true).then(|| quoted(&file.to_string_lossy()))
+    });
+    let mut command = format!("verus compare --trace {}", channels.next()?);
+    if let Some(back) = channels.next() {
+        command += &format!(" --ack {back}");
+    }
+    let rtt_ms = recording["clocks"]["base_rtt_ms"].as_f64()?;
+    Some(format!("{command} --delay {:.2}ms", rtt_ms / 2.0))
+}
+
+/// As a shell takes it for one word.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 /// What bounded a recorded rate, and what the trace is therefore worth.
@@ -369,6 +403,10 @@ fn words(
         Limit::OwnRate => format!(
             "limited by the load, a constant {} Mbit/s (--rate-mbps): {no_channel}",
             mbps(offered)
+        ),
+        Limit::OwnSilence => format!(
+            "this machine did not run for {:.1} s of it: it was stopped, asleep or busy. {no_channel}; record it again",
+            way.own_silence.as_secs_f64()
         ),
         Limit::Ends => format!("limited by the two ends, which were no faster: {no_channel}"),
     }
@@ -464,4 +502,34 @@ fn unix(at: Time, (wall, moment): (SystemTime, Time)) -> SystemTime {
 )]
 fn now() -> SystemTime {
     SystemTime::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_replayed_with_its_delay_and_its_way_back() {
+        let recording = |down: bool, up: bool| {
+            json!({
+                "clocks": {"base_rtt_ms": 40.5},
+                "ways": {
+                    "down": {"trace": "down.trace", "is_channel": down},
+                    "up": {"trace": "up.trace", "is_channel": up},
+                },
+            })
+        };
+        let command = |down, up| replay(Path::new("my way"), &recording(down, up));
+        assert_eq!(
+            command(true, true).as_deref(),
+            Some(
+                "verus compare --trace 'my way/down.trace' --ack 'my way/up.trace' --delay 20.25ms"
+            )
+        );
+        assert_eq!(
+            command(false, true).as_deref(),
+            Some("verus compare --trace 'my way/up.trace' --delay 20.25ms")
+        );
+        assert_eq!(command(false, false), None);
+    }
 }

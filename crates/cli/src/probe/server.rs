@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use verus_core::{Duration, Rate};
+use verus_net::host::shown;
 use verus_probe::driver::Driver;
 use verus_probe::limits::Limits;
 use verus_probe::server::{Catalogue, Notice, ServerConfig};
@@ -13,7 +14,6 @@ use verus_probe::socket::UdpSocket;
 use verus_probe::{DEFAULT_PORT, Server};
 
 use crate::failure::Failure;
-use crate::server_address::shown;
 use crate::signals::Signals;
 use crate::typed::{mbps, whole_seconds};
 use crate::ui::Ui;

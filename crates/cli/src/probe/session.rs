@@ -1,5 +1,6 @@
 //! A client's tests of one server, one after another, until a person has had enough.
 
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -7,10 +8,12 @@ use std::os::fd::AsFd;
 use indicatif::{ProgressBar, ProgressStyle};
 use verus_core::{Bytes, Duration, Time};
 use verus_measure::qlog::{Qlog, Written};
+use verus_net::host::{Family, Host};
 use verus_probe::DEFAULT_PORT;
 use verus_probe::client::{Client, ClientConfig, ClientError};
 use verus_probe::connection::Connection;
 use verus_probe::driver::Driver;
+use verus_probe::reach::{Unreached, reach};
 use verus_probe::results::{Direction, Record, Recorder};
 use verus_probe::seal::Secret;
 use verus_probe::server::overhead;
@@ -20,11 +23,12 @@ use verus_senders::Scheme;
 
 use crate::failure::Failure;
 use crate::scaled;
-use crate::server_address::{Family, Host};
 use crate::signals::Signals;
 use crate::ui::Ui;
 
-/// How long to wait for the server's first answer, and for its next.
+use super::shortfall;
+
+/// How long to wait for the server's first answer, and for its next; likewise for data, where only its arrival ends a test.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
 /// An ICMP error (port closed, host unreachable) is believed after this long: a
@@ -85,9 +89,14 @@ impl<'a> Session<'a> {
         secret: Option<Secret>,
         ui: &'a Ui,
     ) -> Result<Self, Failure> {
-        let address = host.resolve(DEFAULT_PORT, family).map_err(Failure::run)?;
+        let addresses = host.resolve(DEFAULT_PORT, family).map_err(Failure::run)?;
+        let mut signals =
+            Signals::new().map_err(|error| Failure::run(format_args!("{}: {error}", host.name)))?;
+        let address = match addresses[..] {
+            [only] => only,
+            _ => fastest(&addresses, secret.as_ref(), &mut signals)?,
+        };
         let failed = |error: io::Error| Failure::run(format_args!("{address}: {error}"));
-        let signals = Signals::new().map_err(failed)?;
         let socket = UdpSocket::connect(address).map_err(failed)?;
         let driver = Driver::new(socket).map_err(failed)?;
         Ok(Session {
@@ -112,8 +121,7 @@ impl<'a> Session<'a> {
         mut watch: impl FnMut(&mut Connection) -> Result<(), Failure>,
     ) -> Result<Test, Failure> {
         let address = self.address;
-        let failed =
-            |error: &dyn std::fmt::Display| Failure::run(format_args!("{address}: {error}"));
+        let failed = |error: &dyn Display| Failure::run(format_args!("{address}: {error}"));
         let config = ClientConfig {
             request: request.clone(),
             secret: self.secret.clone(),
@@ -131,17 +139,26 @@ impl<'a> Session<'a> {
         let mut line = Lines::new(self.ui, &address, self.lines);
         let mut next_sample = began;
         let mut aborted = false;
+        let mut stall = Stall::new(began);
+        let mut silences = Silences::new(began);
+        let mut stalled = false;
         while client.outcome().is_none() && !aborted {
             self.driver
                 .turn(&mut client, Some(next_sample), Some(self.signals.as_fd()))
                 .map_err(|error| failed(&error))?;
             let now = self.driver.clock().now();
+            silences.look(now, client.connection(), self.ui);
             if now >= next_sample {
                 next_sample = now + Recorder::INTERVAL;
                 if let Some(connection) = client.connection_mut() {
                     recorder.sample(now, connection);
                     line.show_idle();
                     line.show(now, &recorder, connection);
+                    stalled |=
+                        request.duration_nanos == 0 && stall.is_over(now, &recorder, connection);
+                }
+                if stalled {
+                    client.stop(now);
                 }
             }
             if let Some(connection) = client.connection_mut() {
@@ -156,17 +173,12 @@ impl<'a> Session<'a> {
                 && now.since(began) >= REFUSED
             {
                 line.clear();
-                return Err(match trouble.kind() {
-                    io::ErrorKind::ConnectionRefused => {
-                        failed(&"nobody listens there (connection refused)")
-                    }
-                    _ => failed(&trouble),
-                });
+                return Err(failed(&in_words(&trouble)));
             }
         }
         line.clear();
         let now = self.driver.clock().now();
-        if self.stopped_by.is_some() || !matches!(client.outcome(), Some(Ok(()))) {
+        if stalled || self.stopped_by.is_some() || !matches!(client.outcome(), Some(Ok(()))) {
             recorder.cut();
         }
         let record = client
@@ -175,17 +187,146 @@ impl<'a> Session<'a> {
         Ok(Test { client, record })
     }
 
-    /// What is said at the end of `test`, which was the last.
-    pub(super) fn end(&self, test: &Test) -> Result<(), Failure> {
-        test.outcome()
-            .map_err(|error| Failure::run(format_args!("{}: {error}", self.address)))?;
-        match self.stopped_by {
-            Some(signal) => {
-                self.ui.note("stopped; results are those so far");
-                Err(Failure::signal(signal))
-            }
+    /// What is said at the end of `test`, which was the last and was to do what `request` says.
+    pub(super) fn end(&self, test: &Test, request: &Request) -> Result<(), Failure> {
+        let failed = |error: &dyn Display| Failure::run(format_args!("{}: {error}", self.address));
+        test.outcome().map_err(|error| failed(&error))?;
+        if let Some(signal) = self.stopped_by {
+            self.ui.note("stopped; results are those so far");
+            return Err(Failure::signal(signal));
+        }
+        let missing = test
+            .result()
+            .and_then(|(_, record)| shortfall::of(record, request, overhead(self.address)));
+        match missing {
+            Some(missing) => Err(failed(&missing)),
             None => Ok(()),
         }
+    }
+}
+
+/// The address of a host with several whose server answers first.
+fn fastest(
+    addresses: &[SocketAddr],
+    secret: Option<&Secret>,
+    signals: &mut Signals,
+) -> Result<SocketAddr, Failure> {
+    let config = ClientConfig {
+        secret: secret.cloned(),
+        patience: PATIENCE,
+        ..ClientConfig::new(Request::default())
+    };
+    let answered = reach(
+        addresses,
+        &config,
+        super::entropy()?,
+        REFUSED,
+        signals.as_fd(),
+    );
+    answered.map_err(|error| {
+        let names: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        let names = names.join(", ");
+        match error {
+            Unreached::Stopped => signals
+                .take()
+                .map_or_else(|| Failure::run(&error), Failure::signal),
+            Unreached::Failed(error) => Failure::run(format_args!("{names}: {}", in_words(&error))),
+            Unreached::NoAnswer(_) => Failure::run(format_args!("{names}: {error}")),
+        }
+    })
+}
+
+/// Times in which nothing left from here, or nothing came, so that no result is taken for the path's that is not.
+struct Silences {
+    /// When this program last ran.
+    ran: Time,
+    /// For how long it did not, since the server was last heard.
+    paused: Duration,
+    /// How long the server had been heard of by then.
+    heard: Duration,
+}
+
+impl Silences {
+    /// The driver wakes every 100 ms.
+    const PAUSED: Duration = Duration::from_secs(1);
+    /// A server says every 100 ms how far it is, and every second where it hears of no arrivals.
+    const UNHEARD: Duration = Duration::from_secs(3);
+
+    fn new(now: Time) -> Self {
+        Silences {
+            ran: now,
+            paused: Duration::ZERO,
+            heard: Duration::ZERO,
+        }
+    }
+
+    /// Says what is over of it by `now`.
+    fn look(&mut self, now: Time, connection: Option<&Connection>, ui: &Ui) {
+        let paused = now.since(std::mem::replace(&mut self.ran, now));
+        let Some(connection) = connection else {
+            return;
+        };
+        if paused >= Self::PAUSED {
+            self.paused += paused;
+            ui.note(format_args!(
+                "this machine did not run this program for {:.1} s: it was stopped, asleep or busy, and that gap in the \
+                 results is not the path's",
+                paused.as_secs_f64()
+            ));
+        }
+        let heard = connection.measured();
+        if heard == self.heard {
+            return;
+        }
+        let silence = heard.saturating_sub(self.heard + std::mem::take(&mut self.paused));
+        if silence >= Self::UNHEARD && self.heard > Duration::ZERO {
+            ui.note(format_args!(
+                "nothing came from the server for {:.1} s: the path was cut, or the server was stopped",
+                silence.as_secs_f64()
+            ));
+        }
+        self.heard = heard;
+    }
+}
+
+/// What the system said of a datagram.
+fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "nobody listens there (connection refused)".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Since when no data has arrived, in a test that only its arrival ends.
+struct Stall {
+    since: Time,
+    delivered: Bytes,
+}
+
+impl Stall {
+    fn new(now: Time) -> Self {
+        Stall {
+            since: now,
+            delivered: Bytes::ZERO,
+        }
+    }
+
+    /// Whether to wait no longer: a direction in which nothing ever arrived is given up earlier.
+    fn is_over(&mut self, now: Time, recorder: &Recorder, connection: &Connection) -> bool {
+        let delivered = || {
+            [Direction::Up, Direction::Down]
+                .into_iter()
+                .filter_map(|direction| recorder.progress(now, connection, direction))
+                .map(|progress| progress.delivered)
+        };
+        let total = delivered().sum();
+        if total != self.delivered {
+            self.delivered = total;
+            self.since = now;
+        }
+        let never = delivered().any(|delivered| delivered == Bytes::ZERO);
+        (never && now.since(connection.started()) >= PATIENCE)
+            || now.since(self.since.max(connection.started())) >= SILENCE
     }
 }
 

@@ -73,8 +73,8 @@ fn verdict(rpm: f64) -> &'static str {
 fn cells(name: String, metrics: &PathMetrics) -> [String; HEADINGS.len()] {
     [
         name,
-        number(Some(metrics.throughput_mbps), 2),
-        number(Some(metrics.goodput_mbps), 2),
+        number(metrics.throughput_mbps, 2),
+        number(metrics.goodput_mbps, 2),
         number(metrics.rtt_mean_ms, 1),
         number(metrics.rtt_p95_ms, 1),
         number(metrics.qdelay_mean_ms, 1),

@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 
 use bytesize::ByteSize;
 use serde_json::{Value, json};
+use verus_net::host::shown;
 use verus_transfer::access::ClientName;
 use verus_transfer::{Direction, Event, Outcome, Transfer};
-
-use crate::server_address::shown;
 
 /// An event, in both ways.
 pub struct Told {

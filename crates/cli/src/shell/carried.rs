@@ -202,7 +202,7 @@ impl Summary {
         let timing = &self.timing;
         let mut table = aligned(&lines);
         table.push(format!(
-            "deliveries late: p50 {:.3}, p99 {:.3}, largest {:.3} ms; devices lost {} packets; {} bytes of opportunities passed unread",
+            "deliveries late: p50 {:.3}, p99 {:.3}, largest {:.3} ms; devices lost {} packets; at most {} bytes lost to late reading",
             timing.lateness_p50_ms,
             timing.lateness_p99_ms,
             timing.lateness_max_ms,

@@ -4,9 +4,14 @@ use std::process::Output;
 
 /// One message, with each of `words` in it, and the exit code.
 pub fn refused(output: &Output, code: i32, words: &[&str]) {
+    assert!(output.stdout.is_empty(), "{output:?}");
+    failed(output, code, words);
+}
+
+/// A command that ends with this code and one message with these words, whatever it has printed before.
+pub fn failed(output: &Output, code: i32, words: &[&str]) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{output:?}");
-    assert!(output.stdout.is_empty(), "{output:?}");
     for word in words {
         assert!(error.contains(word), "`{word}` is not in: {error}");
     }

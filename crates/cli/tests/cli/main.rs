@@ -13,6 +13,7 @@ mod probe_hostile;
 #[cfg(target_os = "linux")]
 mod probe_paths;
 mod probe_record;
+mod probe_verdict;
 mod serve_access;
 #[cfg(target_os = "linux")]
 mod shell;

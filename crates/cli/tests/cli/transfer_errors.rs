@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::common::failed;
 use crate::transfer_common::{Scene, Server, free_port, refused, run, succeeded};
 
 /// A fingerprint that no server has.
@@ -335,4 +336,23 @@ fn what_is_sent_has_a_log_where_one_is_asked_for() {
     assert!(sent >= (1 << 20) / 1500, "{sent} packets");
     let again = scene.client(&format!("send file {address} --qlog {logs}"));
     refused(&again, 2, &["--qlog", "not empty"]);
+}
+
+#[test]
+fn one_bad_name_in_a_folder_keeps_nothing_else_of_it_from_crossing() {
+    let scene = Scene::new();
+    let server = scene.serve("");
+    fs::create_dir(scene.path("here/folder")).expect("a folder");
+    let long = "n".repeat(241);
+    scene.write(&format!("here/folder/{long}"), b"contents");
+    for number in 0..12 {
+        scene.write(&format!("here/folder/{number}"), b"contents");
+    }
+    let output = scene.client(&format!("send folder {}", server.address));
+    failed(
+        &output,
+        1,
+        &[&long, "a name of 241 bytes", "12 of 13 files"],
+    );
+    assert_eq!(scene.names("served/folder").len(), 12);
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use verus_core::Rate;
 
-use super::Way;
+use super::{OWN_SILENCE, Way};
 
 /// From which share of a granted or offered rate on a rate is taken for it: packets leave in lumps.
 pub const NEAR: f64 = 0.9;
@@ -24,6 +24,8 @@ pub enum Limit {
     ServerLimit,
     /// The load was no more than that: a constant rate, asked for.
     OwnRate,
+    /// This end, which did not run for a while ([`OWN_SILENCE`](super::OWN_SILENCE)).
+    OwnSilence,
     /// None of these: the two ends were no faster.
     Ends,
 }
@@ -46,7 +48,9 @@ impl Limit {
         let near = |limit: Option<Rate>| {
             limit.is_some_and(|limit| rate.as_mbps() >= NEAR * limit.as_mbps())
         };
-        if way.queued_share >= QUEUED {
+        if way.own_silence >= OWN_SILENCE {
+            Limit::OwnSilence
+        } else if way.queued_share >= QUEUED {
             Limit::PathQueue
         } else if near(granted) {
             Limit::ServerLimit
@@ -70,6 +74,7 @@ impl Limit {
             Limit::PathQueue | Limit::PathDrops => None,
             Limit::ServerLimit => Some("server-limit"),
             Limit::OwnRate => Some("own-rate"),
+            Limit::OwnSilence => Some("own-silence"),
             Limit::Ends => Some("ends"),
         }
     }

@@ -423,7 +423,7 @@ fn what_cannot_be_is_named() {
                 ..Scenario::default()
             },
             "channel `rate:fast`: `fast` is not a rate in Mbit/s (a number above 0 and at most 10000000, such as rate:12; \
-             units are k, M and G, as in rate:500k)",
+             units are k, M and G, with or without bps or bit/s, as in rate:500k or rate:12Mbps)",
         ),
         (series(broken), &broken_series),
         (

@@ -19,7 +19,7 @@ from rich.console import RenderableType
 
 from verus import _verus
 from verus.lab import metric_rows
-from verus.lab.interval import INTERVAL_NOTE, half_width
+from verus.lab.interval import half_width, interval_note
 from verus.lab.results import Results
 from verus.lab.runner import Progress, run_all
 from verus.lab.scenario import PAPER_QUEUE, Run
@@ -389,10 +389,10 @@ LEGENDS = {
     "curve": (
         "Each row leaves out one more part than the row above, always the one that costs least on the other half of "
         "the channels and seeds; cost is in points of the capacity of a recording, weighed over all columns. "
-        + INTERVAL_NOTE
+        + interval_note()
     ),
     "single": (
-        f"Each row leaves out one part of the whole default mode; below them, what that is built on. {INTERVAL_NOTE}"
+        f"Each row leaves out one part of the whole default mode; below them, what that is built on. {interval_note()}"
     ),
     "causes": (
         "Why flows are unfair: Jain's index in windows of 1 s, of the whole run, and the mean queueing delay in ms, "

@@ -226,8 +226,15 @@ fn is_taken_as_the_default_and_outlived(law: &str) {
         said.starts_with("verus: `verus_test_dflt` is the default"),
         "{said}"
     );
-    // Of the kernel's own, the one that every namespace may have.
-    set_default(&hosts[0], "reno");
+    // What it says to do works there.
+    let other = said
+        .rsplit_once("tcp_congestion_control=")
+        .map(|(_, rest)| rest);
+    let other = other.and_then(|rest| rest.split('`').next());
+    set_default(
+        &hosts[0],
+        other.unwrap_or_else(|| panic!("no command: {said}")),
+    );
     done("unload verus_test_dflt");
     assert!(!is_available("verus_test_dflt"));
     // What runs goes on, and is still seen.
