@@ -29,6 +29,7 @@ import pytest
 
 from verus import papers
 from verus.commands.play import server
+from verus.errors import FieldError
 from verus.lab import cluster, store
 from verus.lab.scenario import Contestant, make_run
 
@@ -158,6 +159,57 @@ def test_a_study_is_not_continued_in_a_folder_behind_a_link(study: Path, outside
     assert ran.code == 2
     assert "is a link" in ran.err
     assert untouched(outside)
+
+
+def test_outcomes_are_not_written_through_links_in_a_folder_of_runs(study: Path, outside: Path, verus: Command) -> None:
+    outcomes = [*(study / "runs").rglob("*.run")]
+    behind = outside / "behind"
+    shutil.move(outcomes[0].parent, behind)
+    (behind / outcomes[0].name).unlink()
+    before = sorted(behind.iterdir())
+    outcomes[0].parent.symlink_to(behind)
+    ran = verus("sweep", study.parent / "study.toml", "--out", study)
+    assert (ran.code, "is a link" in ran.err) == (2, True), ran.err
+    assert sorted(behind.iterdir()) == before
+    # A link that comes when the work has begun.
+    with pytest.raises(FieldError, match="is a link"):
+        store.Store(study / "runs").write(outcomes[0].parent.name + outcomes[0].stem, {"metrics": {}})
+    assert sorted(behind.iterdir()) == before
+
+
+@pytest.mark.parametrize("what", ["the file", "the folder that it is in"])
+@pytest.mark.parametrize("damage", ["folder", "full folder", "link to itself", "link to nothing", "file"])
+def test_what_stands_in_the_place_of_an_outcome_counts_as_missing_and_gives_way(
+    damage: str, what: str, study: Path, verus: Command
+) -> None:
+    whole = (study / "results.parquet").read_bytes()
+    place = next((study / "runs").rglob("*.run"))
+    place = place if what == "the file" else place.parent
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    if damage in ("folder", "full folder"):
+        place.mkdir()
+        if damage == "full folder":
+            (place / "inner").write_text("text")
+    elif damage == "file":
+        place.write_text("text")
+    else:
+        place.symlink_to(place.name if damage == "link to itself" else "nothing")
+    status = verus("sweep", "status", study.parent / "study.toml", "--out", study)
+    assert status.code == 0, status.err
+    for command in (("sweep", study.parent / "study.toml", "--out", study), ("report", study)):
+        ran = verus(*command)
+        assert ran.code == 0, ran.err
+    assert (study / "results.parquet").read_bytes() == whole
+
+
+def test_a_comparison_is_not_continued_in_a_folder_behind_a_link(outside: Path, verus: Command, tmp_path: Path) -> None:
+    words = ("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1", "--out", tmp_path / "out")
+    (tmp_path / "out.unfinished").symlink_to(outside)
+    ran = verus(*words)
+    assert (ran.code, "is a link" in ran.err) == (2, True), ran.err
+    assert untouched(outside)
+    (tmp_path / "out.unfinished").unlink()
+    assert verus(*words).code == 0
 
 
 def test_looking_at_a_study_runs_none_of_its_files(canary: Path, tmp_path: Path, verus: Command) -> None:
