@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import signal
@@ -82,19 +81,20 @@ def test_the_same_command_runs_only_what_is_missing_and_ends_in_the_same_bytes(
 def test_a_full_disk_loses_nothing_that_was_written(
     verus: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simulated: list[str]
 ) -> None:
-    own, written = Path.open, 0
+    own, written = os.open, 0
 
-    def full(path: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
+    def full(path: Any, flags: int, *rest: Any, **more: Any) -> int:
         nonlocal written
-        written += mode == "xb"
-        if mode == "xb" and written > 2:
-            own(path, mode).close()
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        return own(path, mode, *rest, **more)
+        handle = own(path, flags, *rest, **more)
+        written += bool(flags & os.O_EXCL)
+        if flags & os.O_EXCL and written > 2:
+            os.close(handle)
+            return own("/dev/full", os.O_WRONLY)
+        return handle
 
     words = ("compare", "--trace", "rate:5", "--scheme", "cubic", "--repeat", "5", "--duration", "1", "--out", "one")
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", full)
+        patch.setattr(os, "open", full)
         ran = verus(*words)
     assert ran.code == 2
     first, second = ran.err.splitlines()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
 import lzma
 import os
 import shutil
+import signal
 import socket
+import ssl
+import struct
 import subprocess
 import sys
 import textwrap
@@ -25,6 +29,7 @@ import pytest
 
 from verus import papers
 from verus.commands.play import server
+from verus.errors import FieldError
 from verus.lab import cluster, store
 from verus.lab.scenario import Contestant, make_run
 
@@ -156,6 +161,57 @@ def test_a_study_is_not_continued_in_a_folder_behind_a_link(study: Path, outside
     assert untouched(outside)
 
 
+def test_outcomes_are_not_written_through_links_in_a_folder_of_runs(study: Path, outside: Path, verus: Command) -> None:
+    outcomes = [*(study / "runs").rglob("*.run")]
+    behind = outside / "behind"
+    shutil.move(outcomes[0].parent, behind)
+    (behind / outcomes[0].name).unlink()
+    before = sorted(behind.iterdir())
+    outcomes[0].parent.symlink_to(behind)
+    ran = verus("sweep", study.parent / "study.toml", "--out", study)
+    assert (ran.code, "is a link" in ran.err) == (2, True), ran.err
+    assert sorted(behind.iterdir()) == before
+    # A link that comes when the work has begun.
+    with pytest.raises(FieldError, match="is a link"):
+        store.Store(study / "runs").write(outcomes[0].parent.name + outcomes[0].stem, {"metrics": {}})
+    assert sorted(behind.iterdir()) == before
+
+
+@pytest.mark.parametrize("what", ["the file", "the folder that it is in"])
+@pytest.mark.parametrize("damage", ["folder", "full folder", "link to itself", "link to nothing", "file"])
+def test_what_stands_in_the_place_of_an_outcome_counts_as_missing_and_gives_way(
+    damage: str, what: str, study: Path, verus: Command
+) -> None:
+    whole = (study / "results.parquet").read_bytes()
+    place = next((study / "runs").rglob("*.run"))
+    place = place if what == "the file" else place.parent
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    if damage in ("folder", "full folder"):
+        place.mkdir()
+        if damage == "full folder":
+            (place / "inner").write_text("text")
+    elif damage == "file":
+        place.write_text("text")
+    else:
+        place.symlink_to(place.name if damage == "link to itself" else "nothing")
+    status = verus("sweep", "status", study.parent / "study.toml", "--out", study)
+    assert status.code == 0, status.err
+    for command in (("sweep", study.parent / "study.toml", "--out", study), ("report", study)):
+        ran = verus(*command)
+        assert ran.code == 0, ran.err
+    assert (study / "results.parquet").read_bytes() == whole
+
+
+def test_a_comparison_is_not_continued_in_a_folder_behind_a_link(outside: Path, verus: Command, tmp_path: Path) -> None:
+    words = ("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1", "--out", tmp_path / "out")
+    (tmp_path / "out.unfinished").symlink_to(outside)
+    ran = verus(*words)
+    assert (ran.code, "is a link" in ran.err) == (2, True), ran.err
+    assert untouched(outside)
+    (tmp_path / "out.unfinished").unlink()
+    assert verus(*words).code == 0
+
+
 def test_looking_at_a_study_runs_none_of_its_files(canary: Path, tmp_path: Path, verus: Command) -> None:
     evil(tmp_path / "evil.py")
     told = tmp_path / "study.toml"
@@ -219,6 +275,47 @@ def test_workers_on_this_machine_load_nothing_of_the_working_folder(
     run = make_run(trace="rate:5", queue="infinite", contestant=Contestant.from_scheme("cubic"), duration_s=1.0)
     ((index, _),) = cluster.as_ended([run.without_series()], address="local:1")
     assert (index, canary.exists()) == (0, False)
+
+
+def answer(host: str, port: int, request: bytes, *, tls: bool) -> bytes:
+    """What whoever listens there says, without a certificate of ours, to this; nothing if it ends the connection."""
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1) as plain:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with context.wrap_socket(plain) if tls else plain as connection:
+            connection.sendall(request)
+            return connection.recv(100)
+    return b""
+
+
+def test_no_other_user_reaches_workers_on_this_machine() -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'verus-cc[cluster]'")
+    psutil = pytest.importorskip("psutil")
+    run = make_run(trace="rate:5", queue="infinite", contestant=Contestant.from_scheme("cubic"), duration_s=1.0)
+    working = cluster.as_ended([run.without_series()] * 4, address="local:1")
+    next(working)
+    here = psutil.Process()
+    listening = [
+        (process.pid, *opened.laddr)
+        for process in (here, *here.children(recursive=True))
+        for opened in process.net_connections("tcp")
+        if opened.status == psutil.CONN_LISTEN
+    ]
+    assert len({pid for pid, *_ in listening}) >= 2, "the scheduler and a worker listen"
+    for _, host, port in listening:
+        for tls in (False, True):
+            assert answer(host, port, b"", tls=tls) == b"", f"{port} speaks to anybody"
+        for page in (
+            "info/main/workers.html",
+            "health",
+            "metrics",
+            "json/identity.json",
+            "sysmon",
+            "api/v1/get_workers",
+        ):
+            told = answer(host, port, f"GET /{page} HTTP/1.0\r\n\r\n".encode(), tls=False)
+            assert told == b"" or told.startswith(b"HTTP/1.1 404 "), f"{port} serves {page}: {told!r}"
+    assert len([*working]) == 3
 
 
 def most_memory(code: str, *arguments: object) -> tuple[str, int]:
@@ -386,3 +483,44 @@ def test_idle_connections_keep_no_one_out_and_hold_few_threads(playing: int) -> 
     assert threading.active_count() - before <= 70
     for one in idle:
         one.close()
+
+
+def reset(port: int) -> None:
+    """A client that asks for much, and resets its connection before it is there."""
+    client = socket.create_connection(("127.0.0.1", port))
+    client.sendall(b"GET /play.wasm HTTP/1.1\r\nHost: a\r\n\r\n" * 3)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads of another process are counted in /proc")
+def test_clients_that_leave_hold_no_threads_and_print_nothing_even_if_nobody_reads_the_terminal() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(1 << 12))
+    os.set_blocking(writing, True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(Path(sys.executable).parent / "verus"), "play", "--no-browser", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writing) as playing, contextlib.ExitStack() as end:
+        end.callback(playing.kill)
+        os.close(writing)
+        assert playing.stdout is not None
+        assert b"until Ctrl-C" in playing.stdout.readline()
+        for _ in range(300):
+            reset(port)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20) as answer:
+            assert answer.status == 200
+        tasks = Path(f"/proc/{playing.pid}/task")
+        until = time.monotonic() + 30
+        while len([*tasks.iterdir()]) > 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert len([*tasks.iterdir()]) <= 2, "a connection that ended has a thread"
+        playing.send_signal(signal.SIGINT)
+        assert playing.wait(timeout=20) == 0
+        os.set_blocking(reading, False)
+        with os.fdopen(reading, "rb") as terminal:
+            assert not (terminal.read() or b"").strip(b"\0")

@@ -513,7 +513,7 @@ def test_a_killed_worker_costs_nothing_but_time(verus: Command, written: Path, t
 
 
 @pytest.mark.usefixtures("written")
-@pytest.mark.parametrize("address", ["local:0", "local:x", "nowhere"])
+@pytest.mark.parametrize("address", ["local:0", "local:x", "nowhere", "tls://127.0.0.1:9"])
 def test_a_cluster_that_cannot_be_is_one_message(address: str, verus: Command) -> None:
     ran = verus("sweep", "mine.toml", "--cluster", address)
     assert ran.code == 2

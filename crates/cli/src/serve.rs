@@ -13,15 +13,18 @@ mod used;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
+use rustix::fs::{FileType, fstat};
 use serde_json::json;
 use verus_transfer::access::Access;
 use verus_transfer::access::store::STORE_FILE;
 use verus_transfer::folder::Folder;
 use verus_transfer::private::Home;
+use verus_transfer::reserved::Reserved;
 use verus_transfer::secret_error::SecretError;
 use verus_transfer::secrets::{Fingerprint, Identity, TOKEN_FILE, Token};
 use verus_transfer::{DEFAULT_PORT, Event, Limits, Server, ServerConfig, bind};
@@ -222,6 +225,7 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     let home = args.common.folder(standing.home())?;
     let socket = listen(args)?;
     let audit = args.audit.as_deref().map(Audit::open).transpose()?;
+    let mut reserved = reserved(args)?;
     // Root's own token, which another user may not read.
     let early = args.token_file.as_deref().map(Token::read);
     standing.assume()?;
@@ -235,6 +239,15 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     let home = Home::make(&home).map_err(unusable)?;
     let identity = Identity::kept_in(&home).map_err(unusable)?;
     let fingerprint = identity.fingerprint();
+    let unusable_folder = |error: io::Error| {
+        Failure::usage(format_args!(
+            "cannot serve `{}`, with keys and tokens in `{}`: {error}",
+            path.display(),
+            home.path().display()
+        ))
+    };
+    reserved.add_folder(&home).map_err(unusable_folder)?;
+    let folder = folder.without(reserved).map_err(unusable_folder)?;
     let confined = |home: &Home| sandbox::confine(&folder, !args.read_only, home);
     let home_path = home.path().to_owned();
     let (access, used, confined) = if args.no_token {
@@ -290,6 +303,24 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
         used,
         start,
     })
+}
+
+/// Files of the server that its user named, and where its output goes: any of them may lie in the folder that is served.
+fn reserved(args: &Serving) -> Result<Reserved, Failure> {
+    let mut reserved = Reserved::default();
+    for path in [&args.audit, &args.token_file].into_iter().flatten() {
+        reserved.add_path(path).map_err(|error| {
+            Failure::usage(format_args!("cannot use `{}`: {error}", path.display()))
+        })?;
+    }
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    for output in [stdout.as_fd(), stderr.as_fd()] {
+        let is_file = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode).is_file();
+        if fstat(output).is_ok_and(is_file) {
+            reserved.add_file(output).map_err(Failure::run)?;
+        }
+    }
+    Ok(reserved)
 }
 
 #[expect(

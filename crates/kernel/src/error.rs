@@ -35,6 +35,14 @@ pub enum Error {
         /// What the system says.
         why: String,
     },
+    /// Others may change what is pinned.
+    #[error("`{}` {why}: another user could take out what is pinned there. Remove it, or restrict it to root", at.display())]
+    Unsafe {
+        /// The folder.
+        at: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A setting that is not one.
     #[error("{0}")]
     Setting(String),

@@ -1,6 +1,8 @@
 //! Whether this machine can load a congestion control.
 
-use std::fs;
+use std::fs::{self, DirBuilder, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::Path;
 
 use rustix::mount::{MountFlags, mount};
@@ -53,8 +55,8 @@ fn check_version(release: &str) -> Result<(), Error> {
 /// Mounts the BPF file system if it is not, and makes the folder of pins.
 ///
 /// # Errors
-/// If it cannot be mounted.
-pub(crate) fn pins() -> Result<(), Error> {
+/// If it cannot be mounted, or others may change what is pinned.
+pub(crate) fn make_pins() -> Result<(), Error> {
     let refused = |why: String| Error::NoFileSystem {
         at: BPF.into(),
         why,
@@ -65,11 +67,50 @@ pub(crate) fn pins() -> Result<(), Error> {
         mount("bpf", BPF, "bpf", flags, Some(c"mode=700"))
             .map_err(|error| refused(error.to_string()))?;
     }
-    match fs::create_dir(PINS) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(refused(error.to_string()))
+    match DirBuilder::new().mode(0o700).create(PINS) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(refused(error.to_string())),
+        _ => are_pins_ours().map(drop),
+    }
+}
+
+/// Whether there is a folder of pins, which only root may change. The kernel mounts the BPF file system for everybody
+/// (mode 1777) unless told otherwise, so that any user may make a folder or a link of that name first.
+///
+/// # Errors
+/// If others may change it.
+pub(crate) fn are_pins_ours() -> Result<bool, Error> {
+    for (at, others_may_add) in [(BPF, true), (PINS, false)] {
+        match fs::symlink_metadata(at) {
+            Ok(found) => {
+                if let Some(why) = unsafe_folder(&found, others_may_add) {
+                    return Err(Error::Unsafe { at: at.into(), why });
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) => {
+                return Err(Error::Unsafe {
+                    at: at.into(),
+                    why: format!("cannot be looked at ({error})"),
+                });
+            }
         }
-        _ => Ok(()),
+    }
+    Ok(true)
+}
+
+/// Why a folder is not root's alone. Where `others_may_add`, others may if they cannot rename what root has there.
+fn unsafe_folder(found: &Metadata, others_may_add: bool) -> Option<String> {
+    /// Only its owner renames or removes what is in such a folder.
+    const STICKY: u32 = 0o1000;
+    let mode = found.mode() & 0o7777;
+    if !found.is_dir() {
+        Some("is not a folder".to_owned())
+    } else if found.uid() != 0 {
+        Some(format!("belongs to user {}", found.uid()))
+    } else if mode & 0o022 != 0 && !(others_may_add && mode & STICKY != 0) {
+        Some(format!("may be changed by others (mode {mode:o})"))
+    } else {
+        None
     }
 }
 

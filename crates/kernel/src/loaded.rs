@@ -10,6 +10,7 @@ use libbpf_rs::{
 };
 
 use crate::host::{self, PINS};
+use crate::settings::check_name;
 use crate::{Config, Error, Law, Loaded, NAME_BYTES};
 
 static FORWARD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
@@ -104,25 +105,24 @@ pub fn hold(config: &Config) -> Result<Held, Error> {
 /// # Errors
 /// What is missing, or what the kernel says; then nothing is left.
 pub fn load(config: &Config) -> Result<(), Error> {
+    let at = pin(&config.name)?;
     host::check()?;
-    host::pins()?;
+    host::make_pins()?;
     let mut held = hold(config)?;
-    held.link
-        .pin(pin(&config.name))
-        .map_err(|error| Error::Kernel {
-            doing: format!("`{}` cannot be pinned in {PINS}", config.name),
-            why: error.to_string(),
-        })
+    held.link.pin(at).map_err(|error| Error::Kernel {
+        doing: format!("`{}` cannot be pinned in {PINS}", config.name),
+        why: error.to_string(),
+    })
 }
 
 /// Takes a congestion control out. Connections that run on it go on.
 ///
 /// # Errors
-/// If there is none, or it is what new connections get.
+/// If there is none, it is what new connections get, or others may change the folder of pins.
 pub fn unload(name: &str) -> Result<(), Error> {
+    let at = pin(name)?;
     host::check()?;
-    let at = pin(name);
-    if !at.exists() {
+    if !host::are_pins_ours()? || !at.exists() {
         return Err(Error::Unknown {
             name: name.to_owned(),
             loaded: pinned(),
@@ -231,8 +231,12 @@ fn read(law: Law, program: &ProgramInfo) -> Option<Loaded> {
 }
 
 /// Its path in the BPF file system.
-fn pin(name: &str) -> PathBuf {
-    Path::new(PINS).join(name)
+///
+/// # Errors
+/// If no congestion control can have that name: it may be a path, which leads anywhere.
+fn pin(name: &str) -> Result<PathBuf, Error> {
+    check_name(name)?;
+    Ok(Path::new(PINS).join(name))
 }
 
 /// The names of what is pinned.

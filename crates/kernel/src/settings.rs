@@ -137,7 +137,7 @@ impl Config {
 }
 
 /// Whether the kernel, and `sysctl`, can have that name.
-fn check_name(name: &str) -> Result<(), Error> {
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     if name.len() > NAME_BYTES {
         return Err(Error::Name(format!(
             "the name `{name}` is too long: {NAME_BYTES} characters at the most, and it has {}",

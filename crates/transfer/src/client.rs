@@ -323,11 +323,12 @@ impl Client {
     /// one asked for.
     ///
     /// # Errors
-    /// If there is nothing, or the server will not say.
+    /// If there is nothing, the server will not say, or it goes on for longer than it may be silent.
     pub async fn list(&self, path: &RelativePath) -> Result<Vec<Entry>, Trouble> {
         let mut wire = self.ask(&Request::List { path: bytes(path) }).await?;
         let mut entries = Vec::new();
         let mut budget = MAX_LIST_BYTES;
+        let mut began = None;
         let parse = |path: &[u8]| {
             RelativePath::parse(path)
                 .map_err(|refusal| Trouble::Protocol(format!("a path in a list: {refusal}")))
@@ -350,6 +351,13 @@ impl Client {
                 Answer::Refused(refusal) => return Err(Trouble::There(refusal)),
                 _ => return Err(Trouble::Protocol("an answer out of turn".to_owned())),
             };
+            if began.get_or_insert_with(Instant::now).elapsed() > self.silence {
+                let seconds = self.silence.as_secs();
+                let text = format!(
+                    "the list of files has not ended after {seconds} s: ask for a folder that holds fewer"
+                );
+                return Err(Trouble::Here(Refusal::new(Reason::Silent, text)));
+            }
             budget = match budget.checked_sub(path.len() + 1) {
                 Some(budget) if entries.len() < MAX_ENTRIES => budget,
                 _ => {

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
@@ -21,6 +22,7 @@ use rustix::fs::{
     self, AtFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Stat, Timespec, Timestamps,
 };
 use rustix::io::Errno;
+use rustix::process::umask;
 
 use super::digest::{BLOCK, Digest, Tally, is_zero};
 use super::folder::{Folder, file_info, not_a_file, not_ours};
@@ -29,6 +31,7 @@ use super::housekeeping::{Booked, Room};
 use super::paths::{PART_SUFFIX, RelativePath};
 use super::printable::printable;
 use super::refusal::{Reason, Refusal};
+use super::reserved::FileId;
 
 /// How much may be written before the disk is asked to catch up: what a loss of power can cost, and
 /// what is left to wait for at the end.
@@ -279,6 +282,7 @@ impl Place {
     /// # Errors
     /// If it is a folder, or cannot be looked at.
     pub fn look(&self, info: &FileInfo) -> Result<Standing, Refusal> {
+        self.check_name()?;
         let stat = match self.folder.look(&self.name) {
             Ok(stat) => stat,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -302,6 +306,12 @@ impl Place {
             ),
             None => Ok(Standing::Different("something that is not a file")),
         }
+    }
+
+    /// Refuses to replace what is the server's own.
+    fn check_name(&self) -> Result<(), Refusal> {
+        let checked = self.folder.check_name(&self.name);
+        checked.map_err(|error| Refusal::from_io("cannot write it", &error))
     }
 
     /// Removes what an earlier attempt has left, where that is of no more use and is not being written.
@@ -353,14 +363,23 @@ pub struct Part {
     booked: Option<Booked>,
 }
 
-/// What new files may be, of what was asked for. It is read once: asking for it in any other way sets it.
+/// What new files may be, of what was asked for. It is read once, and soon: a confined process cannot read it any more.
+#[allow(
+    clippy::useless_conversion,
+    reason = "a mode's type differs between systems"
+)]
 pub(super) fn permissions() -> u32 {
     static MASK: OnceLock<u32> = OnceLock::new();
     let mask = MASK.get_or_init(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
         mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok())
-            .unwrap_or(0o022)
+            .unwrap_or_else(|| {
+                // Only setting it tells. For that moment it is the strictest.
+                let mask = umask(Mode::RWXG | Mode::RWXO);
+                umask(mask);
+                mask.bits().into()
+            })
     });
     0o666 & !mask
 }
@@ -377,6 +396,23 @@ impl Part {
             let name = printable(part_name.as_bytes());
             let text = format!("{what} has the name of the unfinished file, `{name}`; remove it");
             Refusal::new(Reason::InTheWay, text)
+        };
+        // Ours alone, and nobody else's to write now: who has it locked may be about to give it its name.
+        let usable = |fd: &OwnedFd| {
+            if let Err(Errno::WOULDBLOCK) = fs::flock(fd, FlockOperation::NonBlockingLockExclusive)
+            {
+                let text = "another transfer is writing this file";
+                return Err(Refusal::new(Reason::Busy, text));
+            }
+            // A file system without locks: then it is up to the user.
+            let stat = fs::fstat(fd).map_err(cannot)?;
+            match not_ours(&stat) {
+                Some(what) => Err(in_the_way(what)),
+                None if place.folder.reserved().contains(&FileId::of(&stat)) => {
+                    Err(in_the_way("a file of the server's own"))
+                }
+                None => Ok(()),
+            }
         };
         // The process that had it locked may have finished it between our opening and our locking it.
         for _ in 0..10 {
@@ -396,31 +432,34 @@ impl Part {
                     }
                 }
                 Err(Errno::LOOP) => return Err(in_the_way("a symbolic link")),
-                Err(Errno::ACCESS) => {
-                    return Err(match place.folder.look(&part_name) {
-                        Ok(stat) => in_the_way(not_ours(&stat).unwrap_or("a protected file")),
-                        Err(_) => cannot(Errno::ACCESS),
-                    });
-                }
+                // Perhaps ours, a moment before it was to have its name, which even its owner may not write to.
+                Err(Errno::ACCESS) => match fs::openat(
+                    &place.folder,
+                    &part_name,
+                    flags.difference(OFlags::RDWR),
+                    Mode::empty(),
+                ) {
+                    Err(_) => {
+                        return Err(match place.folder.look(&part_name) {
+                            Ok(stat) => in_the_way(not_ours(&stat).unwrap_or("a protected file")),
+                            Err(_) => cannot(Errno::ACCESS),
+                        });
+                    }
+                    Ok(fd) => {
+                        usable(&fd)?;
+                        fs::fchmod(&fd, private).map_err(cannot)?;
+                        continue;
+                    }
+                },
                 opened => opened.map_err(cannot)?,
             };
-            let stat = fs::fstat(&fd).map_err(cannot)?;
-            if let Some(what) = not_ours(&stat) {
-                return Err(in_the_way(what));
-            }
-            match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => {
-                    return Err(Refusal::new(
-                        Reason::Busy,
-                        "another transfer is writing this file",
-                    ));
-                }
-                // A file system without locks: then it is up to the user.
-                Err(_) => {}
-            }
+            usable(&fd)?;
             let stat = fs::fstat(&fd).map_err(cannot)?;
             let info = file_info(&stat).ok_or_else(|| not_a_file(&stat))?;
+            if stat.st_mode & 0o777 != 0o600 {
+                // Left behind with the permissions that it was to have. Some file systems know no such bits.
+                let _ = fs::fchmod(&fd, private);
+            }
             let named = fs::statat(&place.folder, &part_name, AtFlags::SYMLINK_NOFOLLOW);
             if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (stat.st_dev, stat.st_ino)) {
                 return Ok(Part {
@@ -575,6 +614,7 @@ impl Part {
     }
 
     fn rename(&self) -> Result<(), Refusal> {
+        self.place.check_name()?;
         let Place {
             folder,
             name,

@@ -5,6 +5,7 @@
 //! long as they stay inside, whatever is renamed meanwhile. Where there is no such call, names
 //! are opened one by one and no symbolic link is followed at all.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -18,17 +19,19 @@ use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::digest::MAX_SIZE;
+use super::files;
 use super::frames::{FileInfo, Modified};
 use super::paths::{self, MAX_DEPTH, RelativePath};
 use super::printable::printable;
 use super::refusal::{Reason, Refusal};
+use super::reserved::{FileId, Reserved, WHY};
 
 /// A descriptor that a folder is only passed through with; where the system knows that kind, it needs
 /// no permission to list the folder.
 #[cfg(target_os = "linux")]
-const THROUGH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const THROUGH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
-const THROUGH: OFlags = OFlags::RDONLY
+pub(super) const THROUGH: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
@@ -38,10 +41,22 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
+/// How often a file is opened again that was replaced or removed just then.
+const TRIES: usize = 10;
+
 /// An open folder.
 #[derive(Clone, Debug)]
 pub struct Folder {
     fd: Arc<OwnedFd>,
+    guard: Arc<Guard>,
+}
+
+/// What nobody has of a folder, whoever may have the rest.
+#[derive(Debug, Default)]
+struct Guard {
+    reserved: Reserved,
+    /// The folder that was opened first: the others are in it.
+    root: Option<FileId>,
 }
 
 impl AsFd for Folder {
@@ -56,7 +71,70 @@ impl Folder {
     /// # Errors
     /// As the operating system says.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Folder::from(fs::openat(CWD, path, THROUGH, Mode::empty())?))
+        // From before the process is confined, and knows it no more.
+        files::permissions();
+        let fd = fs::openat(CWD, path, THROUGH, Mode::empty())?;
+        Ok(Folder {
+            fd: Arc::new(fd),
+            guard: Arc::default(),
+        })
+    }
+
+    /// This folder without what is `reserved`, whichever way that is reached.
+    ///
+    /// # Errors
+    /// As the operating system says; if the folder itself is reserved.
+    pub fn without(self, reserved: Reserved) -> io::Result<Self> {
+        let root = FileId::of(&fs::fstat(&self)?);
+        if reserved.holds_folder(&self, root)? {
+            return Err(own());
+        }
+        let root = Some(root);
+        Ok(Folder {
+            fd: self.fd,
+            guard: Arc::new(Guard { reserved, root }),
+        })
+    }
+
+    /// One of the folders in here.
+    pub(super) fn inner(&self, fd: OwnedFd) -> Folder {
+        Folder {
+            fd: Arc::new(fd),
+            guard: Arc::clone(&self.guard),
+        }
+    }
+
+    /// All that is reserved at this moment.
+    pub(super) fn reserved(&self) -> BTreeSet<FileId> {
+        self.guard.reserved.now()
+    }
+
+    /// Refuses a name in here that is kept for a file of the server, or is one's.
+    ///
+    /// # Errors
+    /// If it is.
+    pub(super) fn check_name(&self, name: &OsStr) -> io::Result<()> {
+        let reserved = &self.guard.reserved;
+        let is_own = || {
+            let stat = self.look(name);
+            stat.is_ok_and(|stat| self.reserved().contains(&FileId::of(&stat)))
+        };
+        if !reserved.is_empty() && (reserved.holds_name(self, name) || is_own()) {
+            return Err(own());
+        }
+        Ok(())
+    }
+
+    /// Refuses an open file that is the server's; whether it has a name, which others may meanwhile have taken away.
+    fn check_file(&self, file: &OwnedFd) -> io::Result<bool> {
+        if self.guard.reserved.is_empty() {
+            return Ok(true);
+        }
+        let stat = fs::fstat(file)?;
+        if self.reserved().contains(&FileId::of(&stat)) {
+            return Err(own());
+        }
+        Ok(stat.st_nlink > 0)
     }
 
     /// Opens a file in here for reading. Whether it is a regular one is for the caller to see.
@@ -64,7 +142,17 @@ impl Folder {
     /// # Errors
     /// As the operating system says; `EXDEV` if the path would leave.
     pub fn file(&self, path: &RelativePath) -> io::Result<File> {
-        Ok(File::from(self.resolve(path, READ)?))
+        if let Some((parent, _)) = path.split_last() {
+            self.check_folder(&self.resolve(&parent, THROUGH)?)?;
+        }
+        for _ in 0..TRIES {
+            let file = self.resolve(path, READ)?;
+            // One that has lost its name just then may have been the server's until then.
+            if self.check_file(&file)? {
+                return Ok(File::from(file));
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::NotFound))
     }
 
     /// Opens a folder in here.
@@ -72,7 +160,16 @@ impl Folder {
     /// # Errors
     /// As [`file`](Self::file).
     pub fn folder(&self, path: &RelativePath) -> io::Result<Folder> {
-        Ok(Folder::from(self.resolve(path, THROUGH)?))
+        let fd = self.resolve(path, THROUGH)?;
+        self.check_folder(&fd)?;
+        Ok(self.inner(fd))
+    }
+
+    fn check_folder(&self, fd: &OwnedFd) -> io::Result<()> {
+        match self.guard.root {
+            Some(root) if self.guard.reserved.holds_folder(fd, root)? => Err(own()),
+            _ => Ok(()),
+        }
     }
 
     /// How many folders on the way to `path`, itself included, there are not.
@@ -101,6 +198,7 @@ impl Folder {
             return self.folder(path);
         };
         let parent = self.make(&parent, made)?;
+        parent.check_name(name)?;
         match fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
             Ok(()) => *made += 1,
             Err(Errno::EXIST) => {}
@@ -202,10 +300,9 @@ impl Folder {
     }
 }
 
-impl From<OwnedFd> for Folder {
-    fn from(fd: OwnedFd) -> Self {
-        Folder { fd: Arc::new(fd) }
-    }
+/// That something is the server's own.
+fn own() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, WHY)
 }
 
 /// What a regular file is like; nothing for anything else.
@@ -227,7 +324,8 @@ pub fn file_info(stat: &Stat) -> Option<FileInfo> {
     })
 }
 
-/// Why a file must not be used as an unfinished one of ours, if it must not.
+/// Why a file must not be used as an unfinished one of ours, if it must not. Who may write to each new file of ours (a
+/// umask of 002) may to this one: it has its permissions a moment before its name.
 pub(super) fn not_ours(stat: &Stat) -> Option<&'static str> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         Some("something that is not a file")
@@ -235,7 +333,7 @@ pub(super) fn not_ours(stat: &Stat) -> Option<&'static str> {
         Some("another user's file")
     } else if stat.st_nlink > 1 {
         Some("a file that has another name, too,")
-    } else if stat.st_mode & 0o022 != 0 {
+    } else if stat.st_mode & 0o022 & !files::permissions() != 0 {
         Some("a file that others may write to")
     } else {
         None
@@ -277,6 +375,8 @@ pub enum Found {
 #[derive(Debug)]
 pub struct Walk {
     stack: Vec<(RelativePath, Folder, vec::IntoIter<OsString>)>,
+    /// As of when the last folder was entered.
+    reserved: BTreeSet<FileId>,
     failed: Option<(RelativePath, Refusal)>,
 }
 
@@ -285,6 +385,7 @@ impl Walk {
     pub fn new(folder: Folder) -> Self {
         let mut walk = Walk {
             stack: Vec::new(),
+            reserved: BTreeSet::new(),
             failed: None,
         };
         walk.enter(RelativePath::default(), folder);
@@ -292,13 +393,29 @@ impl Walk {
     }
 
     fn enter(&mut self, path: RelativePath, folder: Folder) {
+        self.reserved = folder.reserved();
         match folder.names() {
             Ok(names) => self.stack.push((path, folder, names.into_iter())),
             Err(error) => self.failed = Some((path, Refusal::from_io("cannot read it", &error))),
         }
     }
 
-    fn visit(&mut self, parent: &RelativePath, folder: &Folder, name: &OsStr) -> Found {
+    /// What is found under a name; nothing if it is reserved.
+    fn visit(&mut self, parent: &RelativePath, folder: &Folder, name: &OsStr) -> Option<Found> {
+        let stat = folder.look(name);
+        if matches!(&stat, Ok(stat) if self.reserved.contains(&FileId::of(stat))) {
+            return None;
+        }
+        Some(self.found(parent, folder, name, stat))
+    }
+
+    fn found(
+        &mut self,
+        parent: &RelativePath,
+        folder: &Folder,
+        name: &OsStr,
+        stat: io::Result<Stat>,
+    ) -> Found {
         let path = match parent.join(name) {
             Ok(path) => path,
             Err(refusal) => {
@@ -309,7 +426,7 @@ impl Walk {
                 return Found::Unavailable(parent.clone(), refusal);
             }
         };
-        let stat = match folder.look(name) {
+        let stat = match stat {
             Ok(stat) => stat,
             Err(error) => {
                 return Found::Unavailable(path, Refusal::from_io("cannot read it", &error));
@@ -327,7 +444,7 @@ impl Walk {
         }
         match fs::openat(folder, name, THROUGH | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(fd) => {
-                self.enter(path.clone(), Folder::from(fd));
+                self.enter(path.clone(), folder.inner(fd));
                 Found::Folder(path)
             }
             Err(error) => {
@@ -350,7 +467,9 @@ impl Iterator for Walk {
                 Some(name) if paths::is_part(name.as_bytes()) => {}
                 Some(name) => {
                     let (path, folder) = (path.clone(), folder.clone());
-                    return Some(self.visit(&path, &folder, &name));
+                    if let Some(found) = self.visit(&path, &folder, &name) {
+                        return Some(found);
+                    }
                 }
                 None => {
                     self.stack.pop();

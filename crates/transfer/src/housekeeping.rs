@@ -14,6 +14,7 @@ use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use super::folder::{Folder, not_ours};
 use super::paths::{MAX_DEPTH, RelativePath, is_part};
 use super::refusal::{Reason, Refusal};
+use super::reserved::FileId;
 
 /// How often the folder is looked through.
 pub(super) const OFTEN: Duration = Duration::from_secs(3600);
@@ -171,6 +172,7 @@ fn taken_by(folder: &Folder, name: &OsStr) -> u64 {
 /// followed.
 fn sweep(folder: &Folder, keep: Option<Duration>, depth: usize) -> u64 {
     let mut taken = 0_u64;
+    let reserved = folder.reserved();
     for name in folder.names().unwrap_or_default() {
         let Ok(stat) = folder.look(&name) else {
             continue;
@@ -179,12 +181,13 @@ fn sweep(folder: &Folder, keep: Option<Duration>, depth: usize) -> u64 {
             FileType::Directory if depth > 0 => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 if let Ok(fd) = fs::openat(folder, &name, flags, Mode::empty()) {
-                    taken = taken.saturating_add(sweep(&Folder::from(fd), keep, depth - 1));
+                    taken = taken.saturating_add(sweep(&folder.inner(fd), keep, depth - 1));
                 }
                 taken = taken.saturating_add(LEAST);
             }
             FileType::RegularFile => {
                 let is_part = is_part(std::os::unix::ffi::OsStrExt::as_bytes(&*name));
+                let is_part = is_part && !reserved.contains(&FileId::of(&stat));
                 if !(is_part && keep.is_some_and(|keep| expire(folder, &name, keep))) {
                     taken = taken.saturating_add(cost_of(&stat));
                 }

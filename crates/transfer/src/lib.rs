@@ -23,6 +23,7 @@ mod places;
 pub mod printable;
 pub mod private;
 pub mod refusal;
+pub mod reserved;
 pub mod secret_error;
 pub mod secrets;
 mod server;

@@ -14,6 +14,7 @@ use rustix::fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use super::reserved::FileId;
 use super::secret_error::SecretError;
 
 /// For reading, without waiting for whoever writes into a pipe, or taking a terminal for ours.
@@ -43,6 +44,9 @@ impl Stamp {
         }
     }
 }
+
+/// Name of a file that is being written. There is one at a time, so that processes that are killed leave no more than one.
+const DRAFT: &str = ".new";
 
 /// The text of a file, and which file it was.
 #[derive(Debug)]
@@ -219,25 +223,38 @@ impl Home {
         text: &str,
         place: impl FnOnce(&str) -> Result<(), Errno>,
     ) -> Result<(), SecretError> {
-        let mut suffix = [0; 8];
-        getrandom::fill(&mut suffix).map_err(|error| SecretError::Make(error.to_string()))?;
-        let draft = format!(".new-{:016x}", u64::from_le_bytes(suffix));
         let write = || -> io::Result<()> {
-            let flags =
-                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = fs::openat(&self.folder, &draft, flags, Mode::from_raw_mode(0o600))?;
-            let mut file = File::from(file);
+            let mut file = self.draft()?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
-            place(&draft)?;
+            place(DRAFT)?;
+            // Gone already where it was renamed.
+            let _ = fs::unlinkat(&self.folder, DRAFT, AtFlags::empty());
             // Some file systems cannot say when a name is on the disk.
             let _ = self.folder.sync_all();
             Ok(())
         };
-        let written = write();
-        // Gone already where it has got its name.
-        let _ = fs::unlinkat(&self.folder, &draft, AtFlags::empty());
-        written.map_err(io_error("write", &self.path.join(name)))
+        write().map_err(io_error("write", &self.path.join(name)))
+    }
+
+    /// An empty file for what is to be written, locked. One that a process left that was killed is removed first.
+    fn draft(&self) -> io::Result<File> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        loop {
+            let file = fs::openat(&self.folder, DRAFT, flags, Mode::from_raw_mode(0o600))?;
+            // Whoever writes it gives it another name before this returns. A file system may know no locks.
+            let _ = fs::flock(&file, FlockOperation::LockExclusive);
+            let stat = fs::fstat(&file)?;
+            let named = fs::statat(&self.folder, DRAFT, AtFlags::SYMLINK_NOFOLLOW);
+            if !named.is_ok_and(|named| FileId::of(&named) == FileId::of(&stat)) {
+                continue;
+            }
+            if stat.st_size == 0 && stat.st_nlink == 1 && stat.st_mode & 0o777 == 0o600 {
+                return Ok(File::from(file));
+            }
+            fs::unlinkat(&self.folder, DRAFT, AtFlags::empty())?;
+        }
     }
 }
 
@@ -436,6 +453,53 @@ mod tests {
         assert_eq!(std_fs::read_dir(&path).expect("there").count(), 1);
         assert!(home.remove("secret").expect("removed"));
         assert!(!home.remove("secret").expect("gone"));
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_gone_after_the_next_write_and_none_of_it_is_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let home = Home::make(folder.path()).expect("there");
+        let names = || -> Vec<_> {
+            let entries = std_fs::read_dir(folder.path()).expect("there");
+            entries
+                .map(|entry| entry.expect("an entry").file_name())
+                .collect()
+        };
+        // Killed while it wrote, and when it had given the file its name, but had not yet taken the other away.
+        let elsewhere = folder.path().join("secret");
+        for kill in [
+            (|draft, _| std_fs::write(draft, "half of a long secret").expect("written"))
+                as fn(&Path, &Path),
+            |draft, elsewhere| std_fs::hard_link(elsewhere, draft).expect("a link"),
+        ] {
+            home.replace("secret", "whole").expect("written");
+            kill(&folder.path().join(DRAFT), &elsewhere);
+            home.replace("other", "new").expect("written");
+            let text = |name| home.read(name).expect("readable").expect("there").text;
+            assert_eq!(
+                (text("secret").as_str(), text("other").as_str()),
+                ("whole", "new")
+            );
+            assert_eq!(names().len(), 2, "{:?}", names());
+            assert!(home.remove("other").expect("removed"));
+        }
+        // Writers at the same time wait for each other, and leave nothing.
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let home = &home;
+                scope.spawn(move || {
+                    for _ in 0..5 {
+                        let name = format!("{number}");
+                        home.replace(&name, &name).expect("written");
+                    }
+                });
+            }
+        });
+        for number in 0..4 {
+            let name = format!("{number}");
+            assert_eq!(home.read(&name).expect("ours").expect("there").text, name);
+        }
+        assert_eq!(names().len(), 5, "{:?}", names());
     }
 
     #[test]

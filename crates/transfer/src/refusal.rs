@@ -74,6 +74,16 @@ impl Refusal {
         let refuse = |reason, text: &str| Refusal::new(reason, text);
         match error.kind() {
             Kind::NotFound => refuse(Reason::NotFound, "no such file or folder"),
+            // Ours, with words of its own.
+            Kind::PermissionDenied if error.get_ref().is_some() => {
+                let may_read = !attempt.contains("read");
+                let reason = if may_read {
+                    Reason::Unwritable
+                } else {
+                    Reason::Unreadable
+                };
+                refuse(reason, &format!("{attempt}: {error}"))
+            }
             Kind::PermissionDenied if attempt.contains("read") => {
                 refuse(Reason::Unreadable, "it may not be read: permission denied")
             }

@@ -241,6 +241,9 @@ def _unfinished(runs: list[Run], out: Path | None, *, emulate: bool) -> tuple[St
     """Where the outcomes of these runs are kept until all are there, and the key of each.
 
     The folder is named after the one that they are for; without one, after them: the same command finds it again.
+
+    Raises:
+        FieldError: It is a link.
     """
     if emulate:
         from verus.endpoints import emulation
@@ -253,7 +256,9 @@ def _unfinished(runs: list[Run], out: Path | None, *, emulate: bool) -> tuple[St
         target = Path("verus-results") / f"compare-{hashlib.sha256(''.join(own).encode()).hexdigest()[:12]}"
     else:
         target = out if out.name not in ("", "..") else out.resolve()
-    return Store(target.with_name(f"{target.name}.unfinished")), own
+    store = Store(target.with_name(f"{target.name}.unfinished"))
+    store.check()
+    return store, own
 
 
 def _refuse_real_time(**given: object) -> None:

@@ -150,18 +150,33 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
         def __init__(self, *of: Any) -> None:
             self._connected: dict[socket.socket, None] = {}
             self._alone = threading.Lock()
+            self._places = threading.BoundedSemaphore(_MOST_CONNECTED)
             super().__init__(*of)
 
         def process_request(self, request: Any, client_address: Any) -> None:
-            """Serves a connection in a thread of its own."""
+            """Serves a connection in a thread of its own, as soon as there is a place for one."""
+            with self._alone:
+                if len(self._connected) >= _MOST_CONNECTED:
+                    with contextlib.suppress(OSError):
+                        next(iter(self._connected)).shutdown(socket.SHUT_RDWR)  # its thread reads the end, and ends
+            self._places.acquire()
             with self._alone:
                 self._connected[request] = None
-                if len(self._connected) > _MOST_CONNECTED:
-                    oldest = next(iter(self._connected))
-                    del self._connected[oldest]
-                    with contextlib.suppress(OSError):
-                        oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and ends
-            super().process_request(request, client_address)
+            try:
+                super().process_request(request, client_address)
+            except BaseException:  # no thread was started
+                self._places.release()
+                raise
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            """Serves a connection; its place is free when its thread has nothing left to wait for."""
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                self._places.release()
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Says nothing of a connection that failed: a terminal that nobody reads would keep its thread for ever."""
 
         def shutdown_request(self, request: Any) -> None:
             """Ends a connection."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-from pathlib import Path
+import shutil
+import stat
+from pathlib import Path, PurePath
 
 from verus.errors import FieldError
 
@@ -50,6 +54,75 @@ def replace_whole(path: Path, content: bytes, *, field: str = "out") -> None:
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise FieldError(field, f"`{path}` cannot be written ({error.strerror or error})") from error
+
+
+def replace_below(folder: Path, name: str, content: bytes, *, field: str = "out") -> None:
+    """As `replace_whole`, in a folder below `folder`, both made where there is none: no link leads out of it.
+
+    What stands where the file or a folder of `name` goes gives way, such as a file, a folder, or a link to itself. A
+    link to a folder is refused.
+
+    Raises:
+        FieldError: It cannot be written; or there is a link to a folder.
+    """
+    *above, last = PurePath(name).parts
+    at = folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as opened:
+            into = _entered(opened, os.fspath(folder), None)
+            for inner in above:
+                at /= inner
+                if _is_linked_folder(inner, into):
+                    raise FieldError(field, f"`{at}` is a link, which may lead anywhere: remove it first")
+                into = _entered(opened, inner, into)
+            _place(last, content, into)
+    except OSError as error:
+        raise FieldError(field, f"`{folder / name}` cannot be written ({error.strerror or error})") from error
+
+
+def _entered(opened: contextlib.ExitStack, name: str, above: int | None) -> int:
+    """A folder, opened; made where there is none. In a folder of ours, what is none gives way."""
+    for last_try in (above is None, True):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=above)
+        try:
+            handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        except OSError as error:
+            if last_try or error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+            os.unlink(name, dir_fd=above)
+        else:
+            opened.callback(os.close, handle)
+            return handle
+    raise AssertionError("the last try returns or raises")
+
+
+def _is_linked_folder(name: str, above: int) -> bool:
+    """Whether a name in an open folder is a link to a folder."""
+    try:
+        is_link = stat.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
+        return is_link and stat.S_ISDIR(os.stat(name, dir_fd=above).st_mode)
+    except OSError:  # there is none, or it leads nowhere
+        return False
+
+
+def _place(name: str, content: bytes, into: int) -> None:
+    """Writes a file in an open folder, whole; what has that name gives way, even a folder."""
+    draft = f".{name}-{os.urandom(4).hex()}.part"
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=into)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        try:
+            os.replace(draft, name, src_dir_fd=into, dst_dir_fd=into)
+        except IsADirectoryError:
+            shutil.rmtree(name, dir_fd=into)
+            os.replace(draft, name, src_dir_fd=into, dst_dir_fd=into)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=into)
+        raise
 
 
 def _is_device(path: Path) -> bool:

@@ -48,7 +48,7 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
     """
     try:
         import dask
-        from distributed import Client, LocalCluster
+        from distributed import Client, LocalCluster, Security
         from distributed import as_completed as completed
     except ImportError as error:
         raise FieldError("cluster", f"needs Dask: pip install 'verus-cc[cluster]' ({error})") from error
@@ -59,15 +59,27 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
             raise FieldError("cluster", f"`{address}` is not local:N with N from 1 to 1000")
         # Children start where `verus` was started, and would load modules that lie there, who knows whose.
         os.environ.setdefault("PYTHONSAFEPATH", "1")
-        with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}):
+        # A scheduler runs what its clients ask for, and every user of this machine reaches its port: the key of this
+        # run is in our memory alone. The pages that Dask serves beside, by HTTP, know no key.
+        silent: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+        try:
+            security = Security.temporary()
+        except ImportError as error:
+            raise FieldError("cluster", f"`{address}` needs TLS: pip install 'verus-cc[cluster]' ({error})") from error
+        with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS, **silent}):
             local = LocalCluster(
-                n_workers=int(count), threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+                n_workers=int(count),
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                silence_logs=50,
+                security=security,
             )
     elif "://" not in address:
         raise FieldError("cluster", f"`{address}` is neither an address such as tcp://HOST:PORT nor local:N")
     try:
         client = Client(local or address, timeout=_PATIENCE_S)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, ImportError) as error:  # the last two: no key for TLS, or no UCX
         raise FieldError("cluster", f"`{address}` cannot be reached ({error})") from error
     try:
         sent: dict[str, Any] = {}

@@ -8,6 +8,7 @@ one of this. A file is written whole or not at all; a damaged one counts as miss
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -22,8 +23,9 @@ from typing import Any
 
 from verus import _verus
 from verus.lab import bounded_reading
-from verus.lab.atomic_write import write_whole
+from verus.lab.atomic_write import replace_below
 from verus.lab.inputs import Digests, digest_of, respelt
+from verus.lab.results_folder import refuse_link
 from verus.lab.runner import Ended, Outcome
 from verus.lab.scenario import Run
 
@@ -88,6 +90,18 @@ class Store:
         """Where the outcome of that key is, or would be."""
         return self.folder / key[:2] / f"{key[2:]}.run"
 
+    def check(self) -> None:
+        """Refuses links, before any work is done: what is written into this folder is in it.
+
+        Raises:
+            FieldError: It is a link, or a folder in it is.
+        """
+        refuse_link(self.folder)
+        with contextlib.suppress(OSError):  # that there is none, or that it is none, is no link
+            for inner in self.folder.iterdir():
+                if inner.is_dir():
+                    refuse_link(inner)
+
     def has(self, key: str) -> bool:
         """Whether the outcome of that key is there, as it was written."""
         return self._packed(key) is not None
@@ -104,7 +118,7 @@ class Store:
         """The same, packed. What is read is what was written, or the digest before it would be another."""
         try:
             content = bounded_reading.content(self.path(key), bounded_reading.MOST_UNPACKED)
-        except (FileNotFoundError, NotADirectoryError, ValueError):
+        except (OSError, ValueError):  # whatever stands in its place
             return None
         digest, packed = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         return packed if hashlib.sha256(packed).digest() == digest else None
@@ -115,10 +129,9 @@ class Store:
         Raises:
             FieldError: It cannot be written; what was there before is unharmed.
         """
-        path = self.path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
         packed = pack(outcome)
-        write_whole(path, hashlib.sha256(packed).digest() + packed)
+        name = str(self.path(key).relative_to(self.folder))
+        replace_below(self.folder, name, hashlib.sha256(packed).digest() + packed)
 
     def outcome(self, key: str) -> Outcome:
         """The outcome of that key, which was there a moment ago.

@@ -26,7 +26,6 @@ from verus.lab.atomic_write import replace_whole
 from verus.lab.interval import half_width
 from verus.lab.metric_rows import NUMBERS, SCHEMA
 from verus.lab.repeats import are_one, paired
-from verus.lab.results_folder import refuse_link
 from verus.lab.scenario import Contestant, Run
 from verus.lab.store import FORMAT, Keys, Store
 from verus.lab.study import Planned, Study
@@ -228,7 +227,7 @@ class Folder:
             raise FieldError("out", f"`{self.path}` is not a folder")
         if self.path.is_dir() and any(self.path.iterdir()) and not self.plan_path.exists():
             raise FieldError("out", f"`{self.path}` is not empty, and not the folder of a sweep")
-        refuse_link(self.store.folder)
+        self.store.check()
 
     def begin(self, plan: Plan) -> None:
         """Writes the plan, unless it is there.

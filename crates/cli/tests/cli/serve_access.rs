@@ -532,3 +532,175 @@ fn a_running_server_cannot_read_beyond_its_folders() {
         &format!("receive {} --force", server.at("file")),
     ));
 }
+
+/// The command under another umask.
+fn under(umask: &str, command: &Command) -> Command {
+    let mut under = Command::new("sh");
+    under.args(["-c", &format!("umask {umask} && exec \"$0\" \"$@\"")]);
+    under.arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        under.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => under.env(name, value),
+            None => under.env_remove(name),
+        };
+    }
+    under.stdin(std::process::Stdio::null());
+    under
+}
+
+fn mode(scene: &Scene, name: &str) -> u32 {
+    let found = fs::metadata(scene.path(name)).expect("it is there");
+    found.mode() & 0o777
+}
+
+#[test]
+fn files_have_the_permissions_of_their_receivers_umask() {
+    for (umask, plain, executable) in [
+        ("077", 0o600, 0o700),
+        ("027", 0o640, 0o750),
+        ("022", 0o644, 0o755),
+        ("002", 0o664, 0o775),
+        ("000", 0o666, 0o777),
+    ] {
+        let scene = Scene::new();
+        // Read before the process is confined, as it cannot be afterwards.
+        let server = Server::start(under(umask, &scene.serving("served", 0, "")));
+        for (name, permissions) in [("plain", 0o644), ("program", 0o755)] {
+            scene.write(&format!("here/{name}"), b"contents");
+            permit(&scene, &format!("here/{name}"), permissions);
+            let words = format!("send {name} {} --quiet", server.address);
+            succeeded(&scene.client(&words));
+            let words = format!("receive {} --into there --quiet", server.at(name));
+            let _ = fs::create_dir(scene.path("here/there"));
+            succeeded(&run(&mut under(umask, &scene.client_command(&words))));
+        }
+        for folder in ["served", "here/there"] {
+            let of = |name: &str| mode(&scene, &format!("{folder}/{name}"));
+            let found = (of("plain"), of("program"));
+            assert_eq!(found, (plain, executable), "{folder}, umask {umask}");
+        }
+    }
+}
+
+#[test]
+fn what_an_end_left_that_was_killed_before_it_named_a_file_is_continued_under_its_umask() {
+    for (umask, left) in [
+        ("002", 0o664),
+        ("002", 0o775),
+        ("000", 0o666),
+        ("027", 0o640),
+        ("077", 0o700),
+        ("222", 0o444),
+        ("022", 0o600),
+    ] {
+        let scene = Scene::new();
+        // A server could not keep its keys in a folder that it may not write to.
+        let of_server = if umask == "222" { "022" } else { umask };
+        let server = Server::start(under(of_server, &scene.serving("served", 0, "")));
+        let contents = vec![7; 200_000];
+        scene.write("here/up", &contents);
+        scene.write("served/down", &contents);
+        let up = format!("send up {} --quiet", server.address);
+        let down = format!("receive {} --into . --quiet", server.at("down"));
+        for (part, file, words, umask) in [
+            ("served/.up.verus-part", "served/up", &up, of_server),
+            ("here/.down.verus-part", "here/down", &down, umask),
+        ] {
+            scene.write(part, &contents);
+            permit(&scene, part, left);
+            let output = run(&mut under(umask, &scene.client_command(words)));
+            assert!(
+                output.status.success(),
+                "umask {umask}, {left:o}: {output:?}"
+            );
+            assert_eq!(fs::read(scene.path(file)).expect("whole"), contents);
+            assert!(!scene.path(part).exists());
+            assert_eq!(
+                mode(&scene, file) & 0o666,
+                0o666 & !u32::from_str_radix(umask, 8).expect("octal")
+            );
+        }
+    }
+}
+
+#[test]
+fn a_server_of_a_home_keeps_its_own_files_to_itself() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("served/logs")).expect("a folder");
+    scene.write("served/file", b"contents");
+    let words = "--config ../served/.config/verus --audit ../served/logs/audit.jsonl";
+    fs::create_dir(scene.path("served/.config")).expect("a folder");
+    let server = scene.serve(words);
+    let read = |name: &str| fs::read(scene.path(name)).expect("it is there");
+    let token = String::from_utf8(read("served/.config/verus/token")).expect("plain");
+    let own: Vec<String> = scene
+        .names("served/.config/verus")
+        .iter()
+        .map(|name| format!(".config/verus/{name}"))
+        .chain(["logs/audit.jsonl".to_owned()])
+        .collect();
+    assert!(own.len() >= 3, "{own:?}");
+    let secrets: Vec<Vec<u8>> = own
+        .iter()
+        .map(|name| read(&format!("served/{name}")))
+        .collect();
+    // Other names of the same.
+    fs::hard_link(
+        scene.path("served/.config/verus/token"),
+        scene.path("served/hard"),
+    )
+    .expect("a link");
+    symlink(".config/verus", scene.path("served/soft")).expect("a link");
+    let client = |words: &str| run(scene.client_command(words).env("VERUS_TOKEN", token.trim()));
+    fs::create_dir(scene.path("here/got")).expect("a folder");
+    fs::create_dir(scene.path("here/forged")).expect("a folder");
+    for name in
+        own.iter()
+            .map(String::as_str)
+            .chain(["hard", "soft/token", ".config/verus", "soft"])
+    {
+        let output = client(&format!("receive {} --into got --quiet", server.at(name)));
+        refused(&output, 1, &["server's own"]);
+        let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+        scene.write(&format!("here/forged/{file}"), b"{}\n");
+        let output = client(&format!(
+            "send --force forged/{file} {} --quiet",
+            server.at(folder)
+        ));
+        match name {
+            // A link gives way, and what it leads to stays.
+            "soft" => succeeded(&output),
+            _ => refused(&output, 1, &["server's own"]),
+        }
+    }
+    // All of it: what is not the server's.
+    succeeded(&client(&format!(
+        "receive {}/ --into got --quiet",
+        server.address
+    )));
+    assert_eq!(scene.names("here/got"), [".config", "file", "logs", "soft"]);
+    assert!(scene.names("here/got/.config").is_empty());
+    assert!(scene.names("here/got/logs").is_empty());
+    for (name, secret) in own.iter().zip(&secrets) {
+        let now = read(&format!("served/{name}"));
+        assert!(now.starts_with(secret), "{name} has changed");
+    }
+    let told = String::from_utf8(read("served/logs/audit.jsonl")).expect("plain");
+    assert!(
+        told.contains("\"file\":\"file\"") || told.contains("file"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_folder_of_keys_and_tokens_itself_is_not_served() {
+    let scene = Scene::new();
+    let output = scene.run(
+        "server",
+        &format!("serve {0} --config {0}", scene.text("served")),
+    );
+    refused(&output, 2, &["server's own"]);
+}

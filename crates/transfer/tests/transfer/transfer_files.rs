@@ -7,6 +7,7 @@ use crate::transfer_common::{World, noise, path, same};
 use verus_transfer::files::{Part, Place, Source};
 use verus_transfer::folder::Folder;
 use verus_transfer::refusal::Reason;
+use verus_transfer::reserved::Reserved;
 use verus_transfer::{Entry, Trouble};
 
 const MEGABYTE: usize = 1 << 20;
@@ -295,4 +296,159 @@ fn a_source_written_to_under_its_old_time_has_changed() {
         .expect("known");
     assert_eq!(again, modified);
     assert!(source.changed());
+}
+
+/// What a server has besides what it serves, in the folder that it serves: by all ways that lead there.
+const OWN: [&str; 9] = [
+    "config/token",
+    "config/tokens.json",
+    "config/new",
+    "config/below/file",
+    "link/token",
+    "to-token",
+    "hard",
+    "audit",
+    "in/audit",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_servers_own_files_are_neither_served_nor_listed_nor_replaced() {
+    let home = crate::transfer_common::home();
+    let served = home.path().join("served");
+    fs::create_dir_all(served.join("config/below")).expect("folders");
+    fs::create_dir(served.join("in")).expect("a folder");
+    for own in ["config/token", "config/below/file", "audit", "in/file"] {
+        fs::write(served.join(own), "secret").expect("written");
+    }
+    symlink("config", served.join("link")).expect("a link");
+    symlink("config/token", served.join("to-token")).expect("a link");
+    fs::hard_link(served.join("config/token"), served.join("hard")).expect("a link");
+    fs::hard_link(served.join("audit"), served.join("in/audit")).expect("a link");
+    let world = World::start(home, Some(crate::transfer_common::TOKEN), |config| {
+        let mut reserved = Reserved::default();
+        let config_folder = fs::File::open(served.join("config")).expect("there");
+        reserved.add_folder(&config_folder).expect("reserved");
+        reserved.add_path(&served.join("audit")).expect("reserved");
+        reserved
+            .add_path(&served.join("in/rotated"))
+            .expect("reserved");
+        config.folder = config.folder.clone().without(reserved).expect("a folder");
+    });
+    // A list that is replaced while the server runs is another file.
+    fs::write(world.served("config/next"), "secret").expect("written");
+    fs::rename(
+        world.served("config/next"),
+        world.served("config/tokens.json"),
+    )
+    .expect("renamed");
+    let client = world.connect().await.expect("a server");
+    fs::write(world.mine("mine"), "six").expect("written");
+    fs::write(world.mine("same size"), "secret").expect("written");
+    for own in OWN {
+        if let Ok(got) = world.get(&client, own, "got", true).await {
+            panic!("{own}: {got:?}");
+        }
+        assert!(client.list(&path(own)).await.is_err(), "{own}");
+        for mine in ["mine", "same size"] {
+            let put = world.put(&client, mine, own, true).await;
+            // A link gives way, and what it leads to stays.
+            assert_eq!(put.is_ok(), own == "to-token", "{own}");
+        }
+    }
+    for folder in [
+        "config",
+        "config/more",
+        "config/below",
+        "link/more",
+        "audit",
+        "in/rotated",
+    ] {
+        let made = client.make_folder(&path(folder)).await;
+        assert!(made.is_err(), "{folder}");
+        assert!(client.list(&path(folder)).await.is_err(), "{folder}");
+    }
+    // Where nothing has that name now: a log that was moved away begins anew.
+    assert!(
+        world
+            .put(&client, "mine", "in/rotated", false)
+            .await
+            .is_err()
+    );
+    for own in [
+        "config/token",
+        "config/tokens.json",
+        "config/below/file",
+        "audit",
+        "hard",
+    ] {
+        assert_eq!(
+            fs::read(world.served(own)).expect("there"),
+            b"secret",
+            "{own}"
+        );
+    }
+    let names = |entries: Vec<Entry>| -> Vec<String> {
+        let name = |entry: &Entry| match entry {
+            Entry::File(path, _) | Entry::Folder(path) | Entry::Unavailable(path, _) => {
+                path.to_string()
+            }
+        };
+        entries.iter().map(name).collect()
+    };
+    let listed = names(client.list(&path("")).await.expect("listed"));
+    assert_eq!(listed, [".", "in", "in/file", "link", "to-token"]);
+    // All else is served and replaced as before.
+    world
+        .get(&client, "in/file", "got", true)
+        .await
+        .expect("it is not the server's");
+    world
+        .put(&client, "mine", "in/file", true)
+        .await
+        .expect("it is not the server's");
+    world
+        .put(&client, "mine", "token", false)
+        .await
+        .expect("only a name of the server's");
+}
+
+#[test]
+fn a_folder_that_is_the_servers_own_cannot_be_served() {
+    let home = tempfile::tempdir().expect("a folder");
+    fs::create_dir_all(home.path().join("config/public")).expect("folders");
+    fs::write(home.path().join("config/public/file"), "text").expect("written");
+    let reserved = || {
+        let mut reserved = Reserved::default();
+        let folder = fs::File::open(home.path().join("config")).expect("there");
+        reserved.add_folder(&folder).expect("reserved");
+        reserved
+    };
+    let open = |name: &str| Folder::open(&home.path().join(name)).expect("there");
+    assert!(open("config").without(reserved()).is_err());
+    // Whoever names a folder in it means that one, and what is in it.
+    let public = open("config/public").without(reserved()).expect("named");
+    assert!(public.file(&path("file")).is_ok());
+    let all = open(".").without(reserved()).expect("there is more in it");
+    assert!(all.folder(&path("config")).is_err());
+}
+
+/// A file of ours with these permissions where one is to arrive unfinished, as an end leaves it that is killed between
+/// giving a file its permissions and its name.
+fn left_behind(world: &World, mode: u32) {
+    let part = world.mine(".x.verus-part");
+    fs::write(&part, noise(100_000, 1)).expect("written");
+    fs::set_permissions(&part, fs::Permissions::from_mode(mode)).expect("ours");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_whole_but_for_its_name_is_continued() {
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    fs::write(world.served("x"), noise(100_000, 1)).expect("written");
+    for mode in [0o600, 0o644, 0o755, 0o444, 0o555, 0o400] {
+        left_behind(&world, mode);
+        let got = world.get(&client, "x", "x", false).await;
+        assert_eq!(got.expect("it is ours").kept, 100_000, "{mode:o}");
+        fs::remove_file(world.mine("x")).expect("there");
+    }
 }

@@ -295,6 +295,50 @@ async fn a_server_alive_only_in_quic_is_given_up() {
     }
 }
 
+/// A stand-in for a server that lists files without end.
+async fn endless() -> SocketAddr {
+    let endpoint = raw::listener(raw::transport(1 << 20), &Identity::random().expect("a key"));
+    let address = endpoint.local_addr().expect("bound");
+    tokio::spawn(async move {
+        let connection = endpoint.accept().await.expect("a client").await;
+        let connection = connection.expect("a client");
+        while let Ok((mut send, mut receive)) = connection.accept_bi().await {
+            if let Some(Request::Hello { .. }) = raw::hear(&mut receive).await {
+                let welcome = Answer::Welcome {
+                    proof: None,
+                    writable: true,
+                };
+                raw::say(&mut send, &welcome).await;
+                continue;
+            }
+            tokio::spawn(async move {
+                for number in 0_u32.. {
+                    let path = number.to_string().into_bytes();
+                    raw::say(&mut send, &Answer::Folder { path }).await;
+                    sleep(Duration::from_millis(1)).await;
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "reads the clock: make test-clock"]
+async fn a_list_without_end_is_given_up() {
+    let _machine = machine::watch(50);
+    let world = World::new();
+    let silence = Duration::from_millis(500);
+    let address = endless().await;
+    let client = Client::connect(&to(&world, address, silence)).await;
+    let client = client.expect("greeted");
+    let began = Instant::now();
+    let listed = timeout(10 * silence, client.list(&path(""))).await;
+    let trouble = listed.expect("it gives up").expect_err("it has no end");
+    assert!(trouble.to_string().contains("has not ended"), "{trouble}");
+    assert!(began.elapsed() >= silence, "{:?}", began.elapsed());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "reads the clock: make test-clock"]
 async fn signs_of_life_prolong_the_wait_but_not_for_ever() {

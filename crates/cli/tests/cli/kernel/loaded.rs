@@ -339,7 +339,9 @@ fn what_cannot_be_is_said_in_one_line_and_leaves_nothing() {
         load forward --name sixteen_letters_ => the name `sixteen_letters_` is too long: 15 characters at the most, and it has 16
         load forward --name verus_test_no --set ratio=4 => `forward` in the kernel has no setting `ratio`: it has budget_ms
         load vegas => `vegas` has no program for the kernel: `forward` and `verus` have
-        unload verus_test_no => no congestion control `verus_test_no` was loaded by `verus kernel load`; loaded: verus_test_once";
+        unload verus_test_no => no congestion control `verus_test_no` was loaded by `verus kernel load`; loaded: verus_test_once
+        unload sixteen_letters_ => the name `sixteen_letters_` is too long: 15 characters at the most, and it has 16
+        unload . => the name `.` has other than letters, digits, `_` and `-`";
     for case in cases.lines().skip(1) {
         let (words, said) = case.split_once(" => ").expect("a case");
         assert_eq!(refused(verus(words)), format!("verus: {said}"));
@@ -369,6 +371,81 @@ fn what_cannot_be_is_said_in_one_line_and_leaves_nothing() {
     assert!(said.contains("takes Linux 6.10 or later"), "{said}");
     assert!(!is_available("verus_test_no"));
     done("unload verus_test_once");
+    turn.nothing_is_left();
+}
+
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
+fn unload_removes_nothing_but_what_load_has_pinned() {
+    let turn = Turn::take();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "text").expect("written");
+    let path = file.display().to_string();
+    done("load forward --name verus_test_once");
+    for name in [
+        path.clone(),
+        format!("../../../..{path}"),
+        "../verus/verus_test_once".to_owned(),
+        "./verus_test_once".to_owned(),
+    ] {
+        let said = refused(verus(&format!("unload {name}")));
+        assert!(
+            said.contains("has other than letters") || said.contains("too long"),
+            "{said}"
+        );
+    }
+    assert!(file.exists());
+    assert!(is_available("verus_test_once"));
+    done("unload verus_test_once");
+    turn.nothing_is_left();
+}
+
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
+fn what_another_user_planted_in_the_bpf_file_system_is_not_used() {
+    let turn = Turn::take();
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let file = elsewhere.path().join("verus_test_no");
+    std::fs::write(&file, "text").expect("written");
+    let elsewhere = elsewhere.path().display().to_string();
+    for (plant, said) in [
+        ("mkdir /sys/fs/bpf/verus", "belongs to user 65534"),
+        (
+            &format!("ln -s {elsewhere} /sys/fs/bpf/verus"),
+            "is not a folder",
+        ),
+    ] {
+        for verb in ["load forward --name verus_test_no", "unload verus_test_no"] {
+            // Mounted as the kernel does by itself, in a mount namespace of its own.
+            let script = format!(
+                "while umount /sys/fs/bpf 2>/dev/null; do :; done; mount -t bpf bpf /sys/fs/bpf && \
+                 setpriv --reuid 65534 --regid 65534 --clear-groups {plant} && exec \"$0\" kernel {verb}"
+            );
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", &script, ENDPOINT]);
+            let refusal = refused(command);
+            assert!(
+                refusal.starts_with("verus: `/sys/fs/bpf/verus`"),
+                "{refusal}"
+            );
+            assert!(refusal.contains(said), "{refusal}");
+            assert!(!is_available("verus_test_no"));
+        }
+    }
+    assert!(file.exists());
+    // Where nothing is planted, that a user could have is no obstacle, and what is pinned is root's.
+    let mut command = Command::new("unshare");
+    let script = "while umount /sys/fs/bpf 2>/dev/null; do :; done; mount -t bpf bpf /sys/fs/bpf && umask 0 && \
+                  \"$0\" -q kernel load forward --name verus_test_mnt && stat -c %a-%u /sys/fs/bpf/verus && \
+                  \"$0\" -q kernel unload verus_test_mnt";
+    command.args(["--mount", "sh", "-c", script, ENDPOINT]);
+    let output = output(command);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "700-0\n",
+        "{output:?}"
+    );
     turn.nothing_is_left();
 }
 
