@@ -24,7 +24,7 @@ from verus.errors import FieldError
 from verus.lab import inputs, metric_rows
 from verus.lab.arguments import at_least
 from verus.lab.interval import INTERVAL_NOTE
-from verus.lab.qlog import new_logs
+from verus.lab.log_folder import new_logs
 from verus.lab.results_folder import check_folder, new_folder, new_name, read_config
 from verus.lab.runner import Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
 from verus.lab.scenario import Run, Settings, warning
