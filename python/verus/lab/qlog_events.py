@@ -7,6 +7,7 @@ found by their brackets, and parsed one by one, so memory is bounded by the text
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import re
@@ -136,7 +137,7 @@ def content(path: Path) -> bytes:
     if text[:2] == b"\x1f\x8b":
         most = min(max(_LEAST_UNPACKED, 100 * len(text)), bounded_reading.MOST_LINES)
         try:
-            text = bounded_reading.gunzip(text, most).getvalue()
+            text = bounded_reading.gunzip(io.BytesIO(text), most).getvalue()
         except ValueError as error:
             raise NotQlogError(f"the gzip data: {error}") from error
     if text[:2] in (b"\xff\xfe", b"\xfe\xff"):
