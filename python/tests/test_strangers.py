@@ -8,6 +8,7 @@ import hashlib
 import json
 import lzma
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -19,7 +20,7 @@ import textwrap
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -411,6 +412,138 @@ def test_a_pipe_in_a_folder_is_refused_at_once(name: str, saved: Path, verus: Co
     ran = verus("report", saved)
     assert ran.code == 2
     assert f"`{saved / name}`: is not a file" in ran.err
+
+
+PLACES = {
+    "a pipe": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a hole": lambda path: (path.touch(), os.truncate(path, 1 << 41)),
+}
+
+
+def put(what: str, path: Path) -> None:
+    path.unlink(missing_ok=True)
+    PLACES[what](path)
+
+
+def run_alone(*words: object, cwd: Path, most_gib: float = 6) -> subprocess.CompletedProcess[str]:
+    """A command of its own, which must end soon, within so much address space."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (int(most_gib * (1 << 30)),) * 2)
+
+    command = [sys.executable, "-m", "verus", *map(str, words)]
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        preexec_fn=limit,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@ON_LINUX
+@pytest.mark.parametrize("what", PLACES)
+@pytest.mark.parametrize("name", ["plan.json.gz", "results.parquet", "run"])
+def test_what_is_no_file_of_a_study_counts_as_missing(name: str, what: str, study: Path) -> None:
+    path = next(study.rglob("*.run")) if name == "run" else study / name
+    before = path.read_bytes()
+    put(what, path)
+    ran = run_alone("sweep", study.parent / "study.toml", "--out", study, "-q", cwd=study.parent)
+    assert ran.returncode == 0, ran.stderr
+    assert path.read_bytes() == before
+    assert not path.is_symlink()
+
+
+@ON_LINUX
+@pytest.mark.parametrize("what", PLACES)
+@pytest.mark.parametrize("name", ["t.down", "delays", "c.py", "helper.py", "study.toml"])
+def test_looking_at_a_study_waits_for_nothing_and_reads_no_more_than_a_file(
+    name: str, what: str, tmp_path: Path
+) -> None:
+    told = 'trace="t.down"\nscheme=["./c.py:C"]\ndelay_series="delays"\nduration_s=1\n'
+    contents = {"study.toml": told, "t.down": "1\n2\n", "delays": "20\n", "c.py": "import helper\n", "helper.py": ""}
+    for each, text in contents.items():
+        (tmp_path / each).write_text(text)
+    put(what, tmp_path / name)
+    ran = run_alone("sweep", "status", "study.toml", cwd=tmp_path, most_gib=2)
+    is_none = name == "helper.py" and what != "a hole"  # then it is no module
+    assert ran.returncode == (0 if is_none else 2)
+    assert "Traceback" not in ran.stderr
+
+
+@ON_LINUX
+@pytest.mark.parametrize("what", PLACES)
+@pytest.mark.parametrize("words", [("trace", "info"), ("analyze",), ("check", "cubic", "--suite"), ("sweep",)])
+def test_what_is_no_file_is_refused_at_once(words: tuple[str, ...], what: str, tmp_path: Path) -> None:
+    put(what, tmp_path / "a.toml")
+    ran = run_alone(*words, "a.toml", cwd=tmp_path, most_gib=2)
+    assert ran.returncode == 2
+    assert "a.toml" in ran.stderr
+
+
+@ON_LINUX
+def test_a_large_python_file_takes_little_memory_to_look_at(tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text("x=1\n" * 1_000_000)
+    (tmp_path / "study.toml").write_text('trace="rate:5"\nscheme=["./c.py:C"]\nduration_s=1\n')
+    ran = run_alone("sweep", "status", "study.toml", cwd=tmp_path, most_gib=1.5)
+    assert ran.returncode == 0, ran.stderr
+
+
+@ON_LINUX
+def test_a_small_run_needs_little_address_space(tmp_path: Path) -> None:
+    words = ("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1", "--out", "o", "-q")
+    assert run_alone(*words, cwd=tmp_path, most_gib=3).returncode == 0
+
+
+@pytest.mark.parametrize("files", [5, None, [[1]], ["a", 1], {"a": 1}])
+def test_files_that_a_folder_says_it_has_may_be_anything(files: object, saved: Path, verus: Command) -> None:
+    config = json.loads((saved / "run.json").read_text())
+    (saved / "run.json").write_text(json.dumps(config | {"files": files}))
+    ran = verus("report", saved)
+    assert ran.code == 0
+    assert "report.html" in json.loads((saved / "run.json").read_text())["files"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"columns": []},
+        {"columns": {"a": "nosuch"}},
+        {"columns": {"a": []}},
+        {"scenario": None},
+        {"scenario": {}},
+        {"run": None},
+        {"contestant": []},
+        {"swept": {"a": {"values": [1]}}},
+        {"swept": 5},
+        {"name": 5},
+        {"engine": None},
+        {"keys": 5},
+    ],
+)
+def test_a_plan_of_another_kind_is_refused_in_words(
+    change: Mapping[str, object], study: Path, verus: Command, tmp_path: Path
+) -> None:
+    plan = study / "plan.json.gz"
+    whole = json.loads(gzip.decompress(plan.read_bytes()))
+    plan.write_bytes(gzip.compress(json.dumps(whole | change).encode()))
+    for words in (("report", study), ("sweep", "merge", study, "--out", tmp_path / "merged")):
+        ran = verus(*words)
+        assert ran.code == 2
+        assert "not the plan of a sweep" in ran.err
+        assert "Error" not in ran.err
+
+
+def test_closed_standard_output_costs_no_result(tmp_path: Path) -> None:
+    for words in (("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1", "--out", "o"), ("list",)):
+        command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "verus", *words]
+        ran = subprocess.run(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+        assert "Traceback" not in ran.stderr
+    assert (tmp_path / "o" / "run.json").exists()
 
 
 def test_a_hole_is_no_content(saved: Path, verus: Command) -> None:

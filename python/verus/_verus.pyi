@@ -33,6 +33,7 @@ __all__ = [
     "complete",
     "default_scenario",
     "expand",
+    "is_given_pipe",
     "jain",
     "list_channels",
     "list_jitter",
@@ -45,6 +46,7 @@ __all__ = [
     "model_info",
     "model_region",
     "quantity",
+    "read_file",
     "scenario_schema",
     "simulate",
     "simulate_many",
@@ -418,6 +420,8 @@ def trace_generate(name: str, seed: int, duration_s: float) -> NDArray[int64]:
 def catalogue() -> str:
     """JSON: the public recordings that can be fetched by name."""
 
+def read_file(path: str | PathLike[str], most: int) -> bytes: ...
+def is_given_pipe(path: str | PathLike[str]) -> bool: ...
 def analyze_log(path: str | PathLike[str]) -> dict[str, Any]:
     """Metrics, `series` and `capacity` of a Mahimahi link log, plain or compressed (gzip, xz)."""
 

@@ -9,11 +9,14 @@ the keyword arguments of `__init__`. Classes run in the simulator alone.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import ctypes
 import difflib
 import functools
 import hashlib
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import inspect
 import math
@@ -22,11 +25,14 @@ import re
 import sys
 import threading
 import traceback
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union, get_args, get_origin
+
+from verus import _verus
 
 if TYPE_CHECKING:
     from verus._verus import Departure, Feedback, Timeout
@@ -36,6 +42,9 @@ GIVEN = "python:"
 
 #: A scheme of this kind.
 _KIND = re.compile(r"\s*(python:|[^:]+\.py(:|\s*$))")
+
+#: Of a Python file, bytes.
+MOST_SOURCE = 8 << 20
 
 #: How near a word must be to one that there is, to be taken for it (`difflib`'s ratio, whose own default this is).
 _NEAR = 0.6
@@ -108,7 +117,7 @@ Scheme = str | Callable[..., Controller]
 _given: dict[str, Callable[..., Controller]] = {}
 
 #: What was loaded: by the file, its time and its size.
-_loaded: dict[tuple[str, int, int], ModuleType] = {}
+_loaded: dict[tuple[object, ...], ModuleType] = {}
 
 #: Whether files that schemes name are loaded (see `unloaded`).
 _may_load = ContextVar("_may_load", default=True)
@@ -312,11 +321,13 @@ def _find_in(file: str, name: str) -> type[Controller]:
 def _load(file: str) -> ModuleType:
     path = Path(file)
     try:
-        known = path.stat()
-        source = path.read_bytes()
+        source = _verus.read_file(path, MOST_SOURCE)
+        helpers = {
+            name: (found, _digest(_verus.read_file(found, MOST_SOURCE))) for name, found in imported(path).items()
+        }
     except OSError as error:
         raise ValueError(f"`{file}` cannot be read: {error.strerror}") from error
-    key = (str(path.resolve()), known.st_mtime_ns, known.st_size)
+    key = (str(path.resolve()), _digest(source), *((name, digest) for name, (_, digest) in helpers.items()))
     if key in _loaded:
         return _loaded[key]
     name = f"verus_controller_{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
@@ -325,8 +336,11 @@ def _load(file: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
+    _forget_changed(helpers)
     folder = str(path.resolve().parent)
+    beside = _Beside(folder)
     sys.path.insert(0, folder)  # so that it can import what lies beside it
+    sys.meta_path.insert(_before_paths(), beside)
     try:
         exec(compile(source, str(path), "exec"), vars(module))
     except Exception as error:
@@ -336,10 +350,121 @@ def _load(file: str) -> ModuleType:
         where = f"line {line}: " if line else ""
         raise ValueError(f"`{file}` cannot be loaded: {where}{problem}") from error
     finally:
+        sys.meta_path.remove(beside)
         if folder in sys.path:
             sys.path.remove(folder)
     _loaded[key] = module
     return module
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class _FromSource(importlib.machinery.SourceFileLoader):
+    """Compiles what the file holds now. Python's own loader takes compiled code of the same time stamp and size."""
+
+    digest = ""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        source = self.get_data(self.path)
+        self.digest = _digest(source)
+        return self.source_to_code(source, self.path)
+
+
+class _Beside(importlib.abc.MetaPathFinder):
+    """Finds the modules in a folder, and in packages there."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        for place in [self._folder] if path is None else path:
+            if Path(place).is_relative_to(self._folder):
+                finder = importlib.machinery.FileFinder(place, (_FromSource, importlib.machinery.SOURCE_SUFFIXES))
+                if (spec := finder.find_spec(fullname)) is not None and spec.loader is not None:
+                    return spec
+        return None
+
+
+def _before_paths() -> int:
+    """Where a finder stands before that of `sys.path`, and behind those of what is built in."""
+    finders: list[Any] = sys.meta_path
+    paths = importlib.machinery.PathFinder
+    return finders.index(paths) if paths in finders else len(finders)
+
+
+def _forget_changed(helpers: Mapping[str, tuple[Path, str]]) -> None:
+    """Has modules beside a controller imported again if one of them was another when it was imported."""
+    names = {
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): told for name, told in helpers.items()
+    }
+    loaders = {name: getattr(sys.modules.get(name), "__loader__", None) for name in names}
+    ours = {name: loader for name, loader in loaders.items() if isinstance(loader, _FromSource)}
+    is_known = (
+        Path(loader.path).resolve() == names[name][0].resolve() and loader.digest == names[name][1]
+        for name, loader in ours.items()
+    )
+    if not all(is_known):
+        for name in ours:
+            del sys.modules[name]
+
+
+def imported(path: Path) -> dict[str, Path]:
+    """The modules beside a Python file that it imports, and that these import: where each lies, by its path from there.
+
+    Raises:
+        OSError: One cannot be read.
+        ValueError: One is no file, or too large.
+    """
+    found: dict[str, Path] = {}
+    left = [path] if path.suffix == ".py" else []
+    while left:
+        for name in _names_imported(left.pop(), path.parent):
+            parts = name.split(".")
+            # To import `a.b` is to import `a` first.
+            for module in (path.parent.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)):
+                for file in (module.with_suffix(".py"), module / "__init__.py"):
+                    own = file.relative_to(path.parent).as_posix()
+                    if file != path and own not in found and file.is_file():
+                        found[own] = file
+                        left.append(file)
+    return dict(sorted(found.items()))
+
+
+def _names_imported(file: Path, root: Path) -> Iterator[str]:
+    """The modules that a file names in imports, from `root`.
+
+    Only these statements are parsed: the tree of a whole file may take some hundred times its size. One that stands in
+    a text adds a file that may not be needed.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no file, or too large.
+    """
+    source = _verus.read_file(file, MOST_SOURCE).replace(b"\\\n", b" ")
+    package = file.parent.relative_to(root).parts
+    for statement in _IMPORT.finditer(source):
+        try:
+            (node,) = ast.parse(statement[1]).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            before = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*before, *filter(None, [node.module])))
+            # What is imported from a package may be a module of it.
+            yield from (f"{module}.{alias.name}".lstrip(".") for alias in node.names if alias.name != "*" or module)
+
+
+#: A statement that imports: behind the beginning of a line, a colon or a semicolon; names may stand in parentheses.
+_IMPORT = re.compile(
+    rb"(?:^|[;:])[ \t]*+(import[ \t][^\n\r;#]{1,4000}|from[ \t.][^\n\r;#(]{1,4000}(?:\((?:[^)#]|#[^\n]*){0,4000}\))?)",
+    re.MULTILINE,
+)
 
 
 def _line_in(path: str, error: BaseException) -> int | None:

@@ -39,14 +39,19 @@ def write_page(results: Results, folder: Path) -> Path:
 
 
 def write_log_page(log: Path) -> Path:
-    """Draws the congestion graph of a qlog, on a page beside it.
+    """Draws the congestion graph of each trace of a qlog, on a page beside it.
 
     Returns:
         Where the page is.
     """
-    figure = congestion(qlog.read(log))
-    lead = f"Drawn from {log.name}, what one sender did."
-    page = Page(title=figure.title, lead=lead, sections=[Section(title="Congestion graph", figures=[figure])])
-    path = log.with_suffix(".html")
+    figures = [congestion(trace, name=f"congestion-{number}") for number, trace in enumerate(qlog.read_all(log), 1)]
+    several = len(figures) > 1
+    sections = [
+        Section(title=f"Congestion graph of trace {number}" if several else "Congestion graph", figures=[figure])
+        for number, figure in enumerate(figures, 1)
+    ]
+    lead = f"Drawn from {log.name}, what {'each sender' if several else 'one sender'} did."
+    page = Page(title=figures[0].title, lead=lead, sections=sections)
+    path = (log.with_suffix("") if log.suffix == ".gz" else log).with_suffix(".html")
     replace_whole(path, to_html(page).encode())
     return path

@@ -2,14 +2,16 @@
 //! again for each of them.
 
 use std::collections::VecDeque;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::SystemTime;
 
+use sha2::{Digest, Sha256};
 use verus_core::units::Duration;
 
 use crate::error::Error;
 use crate::generate::Channel;
+use crate::lines;
 use crate::trace::Trace;
 
 /// How many traces are kept: a comparison asks for the seeds of a channel in turn, on as many threads as there are cores.
@@ -17,6 +19,9 @@ const KEPT: usize = 16;
 
 /// Larger traces, in bytes, are not kept: so the cache takes 32 MB at the most.
 const LARGEST_KEPT: usize = 2 << 20;
+
+/// Larger files, in bytes, are not kept: they are parsed as they are read.
+const LARGEST_FILE: u64 = 16 << 20;
 
 /// The process's, for all its threads.
 pub(crate) static CACHE: Cache = Cache::new();
@@ -26,8 +31,8 @@ pub(crate) static CACHE: Cache = Cache::new();
 enum Key {
     /// The name of its channel, the seed and the duration.
     Made(&'static str, u64, Duration),
-    /// Its file, when that was changed last, its length, and the name that the trace has where that is not the file's.
-    Read(PathBuf, SystemTime, u64, Option<&'static str>),
+    /// The SHA-256 of its file, and the path, which decides what the trace is called and how it is read.
+    Read([u8; 32], PathBuf),
 }
 
 /// A trace that is made, or that another thread is making.
@@ -59,28 +64,35 @@ impl Cache {
         Arc::clone(trace)
     }
 
-    /// The trace that `read` reads from the file at `path`, and calls `name` where that is not the file's own. A file that
-    /// has changed is read again, and so is what is no file, such as a pipe.
+    /// The trace that `parse` makes of the file at `path`, whose name it is told. Each call reads the file: what is kept is
+    /// found by its contents.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// If the file cannot be read, and those of `parse`.
     pub(crate) fn read(
         &self,
         path: &Path,
-        name: Option<&'static str>,
-        read: impl FnOnce() -> Result<Trace, Error>,
+        parse: impl FnOnce(&str, &mut dyn Read) -> Result<Trace, Error>,
     ) -> Result<Arc<Trace>, Error> {
-        let known = path.metadata().ok().filter(|known| known.is_file());
-        let changed = known.and_then(|known| Some((known.modified().ok()?, known.len())));
-        let Some((changed, length)) = changed else {
-            return read().map(Arc::new);
+        let (name, mut file) = lines::open(path)?;
+        let fail = |source| Error::Io {
+            action: "read",
+            name: name.clone(),
+            source,
         };
-        let made = self.entry(Key::Read(path.to_owned(), changed, length, name));
+        let mut content = Vec::new();
+        (file.by_ref().take(LARGEST_FILE + 1))
+            .read_to_end(&mut content)
+            .map_err(fail)?;
+        if content.len() as u64 > LARGEST_FILE {
+            return parse(&name, &mut content.chain(file)).map(Arc::new);
+        }
+        let made = self.entry(Key::Read(Sha256::digest(&content).into(), path.to_owned()));
         if let Some(trace) = made.get() {
             return Ok(Arc::clone(trace));
         }
-        // Threads that come here at the same time all read it; an error is not kept.
-        let trace = Arc::new(read()?);
+        // Threads that come here at the same time all parse it; an error is not kept.
+        let trace = Arc::new(parse(&name, &mut &content[..])?);
         if trace.memory() <= LARGEST_KEPT {
             let _ = made.set(Arc::clone(&trace));
         }
@@ -128,12 +140,16 @@ mod tests {
         let name = format!("verus-cache-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let cache = Cache::new();
-        let read = || cache.read(&path, None, || Trace::read(&path));
+        let read = || cache.read(&path, |name, bytes| Trace::parse(name, bytes));
         assert!(read().is_err());
         std::fs::write(&path, "1\n2\n").unwrap();
         let first = read().unwrap();
         assert!(Arc::ptr_eq(&first, &read().unwrap()));
-        std::fs::write(&path, "1\n2\n3\n").unwrap();
+        // As long, and changed at the same time as far as its time stamp tells.
+        let changed = path.metadata().unwrap().modified().unwrap();
+        std::fs::write(&path, "1\n3\n").unwrap();
+        let file = std::fs::File::options().append(true).open(&path).unwrap();
+        file.set_modified(changed).unwrap();
         assert_eq!(read().unwrap().period_ms(), 3);
         std::fs::remove_file(&path).unwrap();
         assert!(read().is_err());

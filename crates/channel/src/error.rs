@@ -152,6 +152,15 @@ pub enum Problem {
         "`{0}` is not a whole number of milliseconds (a raw arrival log is turned into a trace by `verus trace convert`)"
     )]
     Fraction(String),
+    /// Several numbers where one is due.
+    #[error(
+        "`{0}` has several columns; a trace has one time in milliseconds on each line (`verus trace convert --rates` \
+         turns rates into one, given rows of start_s,end_s,mbps below that header)"
+    )]
+    Columns(String),
+    /// Text of two bytes a letter.
+    #[error("it is UTF-16 text; save it as UTF-8")]
+    Utf16,
     /// Anything but a whole number of milliseconds.
     #[error("`{0}` is not a whole number of milliseconds")]
     NotWholeMillis(String),

@@ -11,6 +11,7 @@ pub mod delays;
 mod dice;
 pub mod error;
 pub mod expression;
+pub mod files;
 pub mod generate;
 pub mod light;
 mod lines;

@@ -1,27 +1,26 @@
 //! Files of one statement a line, plain or compressed: what traces, logs and series share.
 
-use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Problem};
+use crate::files::{self, Opened};
 
 /// Where no valid line is longer (20 digits, carriage return and newline), no more of one is read.
 const LONGEST_LINE: u64 = 64;
+
+/// What some programs write before text of UTF-8; it is no part of the first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Opens the file at `path`; returns what messages call it, too.
 ///
 /// # Errors
 /// If it cannot be read.
-pub(crate) fn open(path: &Path) -> Result<(String, fs::File), Error> {
+pub(crate) fn open(path: &Path) -> Result<(String, Opened), Error> {
     let name = path.display().to_string();
-    let opened = fs::metadata(path).and_then(|there| match there.is_dir() {
-        true => Err(io::Error::from(io::ErrorKind::IsADirectory)),
-        false => fs::File::open(path),
-    });
-    match opened {
+    match files::open(path) {
         Ok(file) => Ok((name, file)),
         Err(source) => Err(Error::Io {
             action: "read",
@@ -72,10 +71,18 @@ fn not_a_whole_number(line: &[u8]) -> Problem {
     let text = excerpt(line);
     match line {
         [b'#', ..] => Problem::Comment(text),
+        _ if has_columns(line) => Problem::Columns(text),
         [b'-', rest @ ..] if is_decimal(rest) => Problem::Negative(text),
         _ if is_decimal(line) => Problem::Fraction(text),
         _ => Problem::NotATime(text),
     }
+}
+
+/// Whether `line` is several numbers, apart by white space or commas.
+fn has_columns(line: &[u8]) -> bool {
+    let parts = line.split(|byte| b" \t,;".contains(byte));
+    let numbers: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+    numbers.len() > 1 && numbers.iter().all(|number| is_decimal(number))
 }
 
 /// Whether `line` is digits with at most one decimal point among them.
@@ -258,10 +265,17 @@ pub(crate) fn for_each_cut(
         .map_err(|source| reading(what, name, Format::Plain, source))?;
     let format = Format::of_bytes(&first);
     format.supported(name)?;
+    if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] = first[..] {
+        return Err(Problem::Utf16.of_whole(what, name));
+    }
     let promised = Format::of_name(name);
     if format == Format::Plain
         && promised != Format::Plain
-        && !first.first().is_some_and(u8::is_ascii_digit)
+        && !(first
+            .strip_prefix(BYTE_ORDER_MARK)
+            .unwrap_or(&first)
+            .first())
+        .is_some_and(u8::is_ascii_digit)
     {
         let reason = "they do not begin as such a file does".to_owned();
         return Err(Error::Compressed {
@@ -288,6 +302,10 @@ pub(crate) fn for_each_cut(
         }
         let end = line.strip_suffix(b"\n").unwrap_or(&line);
         let end = end.strip_suffix(b"\r").unwrap_or(end);
+        let end = match number {
+            1 => end.strip_prefix(BYTE_ORDER_MARK).unwrap_or(end),
+            _ => end,
+        };
         if end.is_empty() {
             blank = blank.or(Some(number));
             continue;

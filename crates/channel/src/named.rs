@@ -80,9 +80,9 @@ impl Named {
     pub(crate) fn trace(&self, seed: u64, duration: Duration) -> Result<Arc<Trace>, Error> {
         match self {
             Named::Rate(_) => unreachable!("a rate is refused where a trace is needed"),
-            Named::File(path) => CACHE.read(path, None, || match rates::is_named(path) {
-                true => rates::read(path),
-                false => Trace::read(path),
+            Named::File(path) => CACHE.read(path, |name, bytes| match rates::is_named(path) {
+                true => rates::parse(name, bytes),
+                false => Trace::parse(name, bytes),
             }),
             Named::BuiltIn(channel) => {
                 Ok(CACHE.trace(channel, seed, duration.min(LONGEST_BUILT_IN)))
@@ -92,8 +92,8 @@ impl Named {
                 let Some(path) = path.as_ref().filter(|path| path.is_file()) else {
                     return Err(Error::NotFetched { name });
                 };
-                CACHE.read(path, Some(recording.name), || {
-                    let trace = Trace::read(path)?.named(recording.name);
+                CACHE.read(path, |name, bytes| {
+                    let trace = Trace::parse(name, bytes)?.named(recording.name);
                     recording.check(trace.sha256())?;
                     Ok(trace)
                 })

@@ -146,6 +146,59 @@ pub fn analyze(name: &str, source: impl Read) -> Result<LogReport, Error> {
     })
 }
 
+/// The lines of a source that have an end. The last line of a log whose writer was killed may be cut anywhere, also within
+/// a number, and cannot be told from a whole one.
+#[derive(Debug)]
+pub struct WholeLines<R> {
+    source: R,
+    text: Vec<u8>,
+    /// How much of `text` was read, and how much of it is lines with an end.
+    read: usize,
+    whole: usize,
+    has_ended: bool,
+}
+
+impl<R: Read> WholeLines<R> {
+    /// Those of `source`.
+    pub fn new(source: R) -> Self {
+        WholeLines {
+            source,
+            text: Vec::new(),
+            read: 0,
+            whole: 0,
+            has_ended: false,
+        }
+    }
+
+    /// Whether the last line had no end, and was left out.
+    pub fn left_out(&self) -> bool {
+        self.has_ended && self.whole < self.text.len()
+    }
+}
+
+impl<R: Read> Read for WholeLines<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.read == self.whole && !self.has_ended {
+            self.text.drain(..self.whole);
+            (self.read, self.whole) = (0, 0);
+            let before = self.text.len();
+            self.text.resize(before + MAX_LINE, 0);
+            let got = self.source.read(&mut self.text[before..]);
+            let end = before + got.as_ref().map_or(0, |got| *got);
+            self.text.truncate(end);
+            self.has_ended = got? == 0;
+            let last = self.text.iter().rposition(|byte| *byte == b'\n');
+            // A line that is too long is passed on, to be refused.
+            let passed = if end > MAX_LINE { end } else { 0 };
+            self.whole = last.map_or(passed, |last| last + 1);
+        }
+        let count = buffer.len().min(self.whole - self.read);
+        buffer[..count].copy_from_slice(&self.text[self.read..self.read + count]);
+        self.read += count;
+        Ok(count)
+    }
+}
+
 /// What is to be said of a file that does not begin as a log does: what a log is, and what this seems to be.
 fn another(line: &[u8]) -> &'static str {
     let line = line.trim_ascii();

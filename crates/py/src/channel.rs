@@ -1,11 +1,11 @@
 //! Texts that users type, lists of what there is, and files of traces and logs.
 
-use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use numpy::{PyArray1, PyArrayLike1, PyArrayMethods, TypeMustMatch};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use verus_channel::catalogue::{self as names, Found};
@@ -14,7 +14,7 @@ use verus_channel::path::{jitter, reorder};
 use verus_channel::recordings::{self, Recording, cache_dir};
 use verus_channel::statistics::{LAGS, Statistics};
 use verus_channel::{
-    Channel, Error, Problem, QueueConfig, Trace, decompressed, generate, queue, raw,
+    Channel, Error, Problem, QueueConfig, Trace, decompressed, files, generate, queue, raw,
 };
 use verus_core::Duration;
 use verus_measure::mahimahi;
@@ -175,7 +175,7 @@ fn named(text: &str, found: &Named) -> Result<Value, Error> {
     Ok(match found {
         Named::File(path) => {
             // Only a file that can be opened is a channel; reading it all can wait for the run.
-            if path.is_dir() || File::open(path).is_err() {
+            if files::open(path).is_err() {
                 Trace::read(path)?;
             }
             json!({ "name": text, "kind": kind, "path": path })
@@ -264,6 +264,35 @@ fn published(recording: &Recording) -> Value {
     let mut entry = json!(recording);
     entry["url"] = json!(recording.url());
     entry
+}
+
+/// What a file holds that has `most` bytes at the most, or a pipe that this process was given, such as `<(command)` of a
+/// shell, which is read once and kept.
+#[pyfunction]
+pub(crate) fn read_file(py: Python<'_>, path: PathBuf, most: u64) -> PyResult<Py<PyBytes>> {
+    let mut content = Vec::new();
+    let read = py.detach(|| {
+        let file = files::open(&path)?;
+        file.take(most.saturating_add(1)).read_to_end(&mut content)
+    });
+    let problem = match read {
+        Err(error) if error.raw_os_error().is_some() || error.kind() == ErrorKind::IsADirectory => {
+            return Err(error.into());
+        }
+        Err(error) => error.to_string(),
+        Ok(_) if content.len() as u64 > most => {
+            format!("has more than {most} bytes; at most that many are read")
+        }
+        Ok(_) => return Ok(PyBytes::new(py, &content).unbind()),
+    };
+    let name = path.display();
+    Err(error::value(format_args!("`{name}`: {problem}")))
+}
+
+/// Whether `path` names such a pipe.
+#[pyfunction]
+pub(crate) fn is_given_pipe(path: PathBuf) -> bool {
+    files::is_given_pipe(&path)
 }
 
 /// A trace: the times of its opportunities, and its period. `seed` and `duration_s` are for what is built in.
@@ -428,23 +457,25 @@ pub(crate) fn trace_write(
         .map_err(|error| error::channel(&error))
 }
 
-/// Every metric and time series of a Mahimahi link log, plain or compressed.
+/// Every metric and time series of a Mahimahi link log, plain or compressed. Its last line is left out if it has no end.
 #[pyfunction]
 pub(crate) fn analyze_log(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     const BIN_MS: f64 = 100.0;
     let name = path.display().to_string();
-    let report = py
+    let (report, has_unfinished_line) = py
         .detach(|| {
-            let log = File::open(&path).and_then(decompressed).map_err(|source| {
-                mahimahi::Error::Read {
+            let log = files::open(&path)
+                .and_then(decompressed)
+                .map_err(|source| mahimahi::Error::Read {
                     name: name.clone(),
                     line: 0,
                     source,
-                }
-            })?;
-            mahimahi::analyze(&name, log)
+                })?;
+            let mut lines = mahimahi::WholeLines::new(log);
+            let report = mahimahi::analyze(&name, &mut lines)?;
+            Ok((report, lines.left_out()))
         })
-        .map_err(|error| error::log(&error))?;
+        .map_err(|error: mahimahi::Error| error::log(&error))?;
     let bins = report.capacity_mbps.len();
     let bin_ms = report
         .metrics
@@ -457,6 +488,7 @@ pub(crate) fn analyze_log(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, P
         link_series(py, &report.metrics.series, bins, bin_ms)?,
     )?;
     result.set_item("capacity", capacity(py, report.capacity_mbps, bin_ms)?)?;
+    result.set_item("has_unfinished_line", has_unfinished_line)?;
     Ok(result)
 }
 

@@ -73,6 +73,8 @@ pub fn fill(
         channel::trace_generate,
         channel::trace_info,
         channel::trace_read,
+        channel::read_file,
+        channel::is_given_pipe,
         channel::trace_write,
         model::model_csv,
         model::model_info,

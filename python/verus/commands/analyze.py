@@ -5,7 +5,7 @@ from __future__ import annotations
 from verus import _verus
 from verus.commands.options import Json
 from verus.commands.tables import narrow_table, table_console
-from verus.commands.talk import tell_rows
+from verus.commands.talk import Talk, tell_rows
 from verus.report.numbers import DELAY_NOTE
 from verus.report.printable import line
 
@@ -15,6 +15,7 @@ def analyze(
     /,
     *,
     json_: Json = False,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> None:
     """Every metric of a Mahimahi link log (plain, .gz or .xz), defined as for simulated runs.
 
@@ -26,6 +27,8 @@ def analyze(
         Print one JSON object instead of a table.
     """
     found = _verus.analyze_log(log)
+    if found.pop("has_unfinished_line"):
+        talk.say(f"Warning: `{log}`: its last line is cut off, and left out")
     metrics = {**{key: value for key, value in found.items() if not isinstance(value, dict)}, **found["metrics"]}
     metrics = {key: value for key, value in metrics.items() if key not in ("series", "capacity")}
     if json_:

@@ -21,9 +21,10 @@ from verus.commands.options import COUNT, LATENESS, Flag, Json, one
 from verus.commands.settings import takes_settings
 from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
-from verus.lab import inputs, metric_rows
+from verus.lab import bounded_reading, inputs, metric_rows, nothing_arrived
 from verus.lab.arguments import at_least
-from verus.lab.qlog import new_logs
+from verus.lab.inputs import Digests
+from verus.lab.log_folder import new_logs
 from verus.lab.results_folder import check_folder, new_folder, new_name, read_config
 from verus.lab.runner import Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
 from verus.lab.scenario import Run, Settings, warning
@@ -91,6 +92,10 @@ def compare(
     settings, earlier = _settings(given, from_)
     runs = settings.runs()
     _check_inputs(runs, earlier, given)
+    digests = Digests()
+    read = {path for run in runs for path in inputs.files_of(run.scenario).values()}
+    for path in read:
+        digests.of(path)
 
     target = out if out is not None or json_ else _new_name()
     if target is not None:
@@ -106,16 +111,21 @@ def compare(
     if qlog is None and qlog_format is not None:
         raise FieldError("qlog_format", "is for logs (--qlog DIR)")
     store: Store | None = None
+    made: Keys | None = None
     keys: Sequence[str] = ()
     if target is not None and qlog is None:  # what was run before would write no log
-        store, keys = _unfinished(runs, out, emulate=settings.emulate)
+        store, keys = _unfinished(runs, out, made := _keys(settings))
     logging = contextlib.nullcontext() if qlog is None else new_logs(qlog, qlog_format or "draft", runs, force=force)
     with contextlib.nullcontext() if store is None else kept(store, keys):
         with logging as logs:
-            ended = _run(runs, settings, jobs or 1, store, keys, talk, columns=target is not None, logs=logs)
+            ended = _run(runs, settings, jobs or 1, store, keys, made, talk, columns=target is not None, logs=logs)
+        for path in read:
+            digests.check(path)
         runs, outcomes, problems = sort_out(runs, ended)
         if not outcomes:
             raise RunError(problems)
+        for empty in [] if told else nothing_arrived.warnings(runs, outcomes):
+            talk.say(f"Warning: {empty}")
         if json_:
             tell_rows(map(metric_rows.printed, metric_rows.rows(runs, outcomes)))
             sys.stdout.flush()
@@ -137,7 +147,11 @@ def compare(
 def _changes(path: Path) -> list[Any]:
     """The changes in a file."""
     try:
-        found = json.loads(path.read_bytes())
+        text = bounded_reading.given(path, bounded_reading.MOST_TEXT)
+    except ValueError as error:
+        raise FieldError("changes", str(error)) from error
+    try:
+        found = json.loads(text.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise FieldError("changes", f"`{path}` is not JSON: {error}") from error
     if not isinstance(found, list):
@@ -213,6 +227,7 @@ def _run(
     jobs: int,
     store: Store | None,
     keys: Sequence[str],
+    made: Keys | None,
     talk: Talk,
     *,
     columns: bool,
@@ -233,11 +248,20 @@ def _run(
             return [ended[index] for index in range(len(runs))]
         if there := sum(map(store.has, set(keys))):
             talk.say(f"{there} of {len(runs)} runs were done before, in `{store.folder}`")
-        failed = complete(runs, keys, store, work)
+        failed = complete(runs, keys, store, work, made=made)
     return [failed.get(key) or store.outcome(key) for key in keys]
 
 
-def _unfinished(runs: list[Run], out: Path | None, *, emulate: bool) -> tuple[Store, list[str]]:
+def _keys(settings: Settings) -> Keys:
+    """What makes the keys of runs."""
+    if settings.emulate:
+        from verus.endpoints import emulation
+
+        return Keys(emulation.engine())
+    return Keys(engine())
+
+
+def _unfinished(runs: list[Run], out: Path | None, keys: Keys) -> tuple[Store, list[str]]:
     """Where the outcomes of these runs are kept until all are there, and the key of each.
 
     The folder is named after the one that they are for; without one, after them: the same command finds it again.
@@ -245,12 +269,6 @@ def _unfinished(runs: list[Run], out: Path | None, *, emulate: bool) -> tuple[St
     Raises:
         FieldError: It is a link.
     """
-    if emulate:
-        from verus.endpoints import emulation
-
-        keys = Keys(emulation.engine())
-    else:
-        keys = Keys(engine())
     own = [keys.of(run) for run in runs]
     if out is None:
         target = Path("verus-results") / f"compare-{hashlib.sha256(''.join(own).encode()).hexdigest()[:12]}"

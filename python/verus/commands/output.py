@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import errno
+import io
 import os
 import sys
 import unicodedata
@@ -40,14 +41,32 @@ def patient() -> Iterator[Printed]:
     """Whatever is printed in the block is printed as far as that is possible; what is not costs nothing else."""
     printed = Printed()
     before = sys.stdout, sys.stderr
-    sys.stdout = cast("TextIO", _Patient(sys.stdout, printed))
-    sys.stderr = cast("TextIO", _Patient(sys.stderr, Printed()))
+    _open_closed()
+    sys.stdout = cast("TextIO", _Patient(sys.stdout or _Nowhere(), printed))
+    sys.stderr = cast("TextIO", _Patient(sys.stderr or _Nowhere(), Printed()))
     try:
         yield printed
     finally:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         sys.stdout, sys.stderr = before
+
+
+def _open_closed() -> None:
+    """Opens standard streams that were closed (`>&-`), since a file of ours would take their number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+class _Nowhere(io.StringIO):
+    """A stream that was closed before we began: it keeps nothing."""
+
+    def write(self, text: str) -> int:
+        """Takes it."""
+        return len(text)
 
 
 class _Patient:

@@ -28,7 +28,7 @@ def report(
     folders
         Folders that `verus compare`, `sweep`, `check`, `reproduce`, `probe` or `shell` wrote. Several must be of
         `compare`, `probe` or `shell`: runs over the same channel and queue then share their charts. Or logs of flows
-        (`--qlog`), `.sqlog` or `.qlog`, each drawn as a page beside it (`.html`).
+        (`--qlog`, or of other QUIC stacks), `.sqlog` or `.qlog`, each drawn as a page beside it (`.html`).
     out
         Folder for the report of several folders. Default: a new one in `verus-results`.
     force
@@ -36,12 +36,12 @@ def report(
     """
     from verus.errors import FieldError
     from verus.lab.metric_rows import CHECK, SWEEP
-    from verus.lab.qlog import SUFFIXES
+    from verus.lab.qlog_events import is_log_name
     from verus.lab.results import Results
     from verus.lab.results_folder import check_folder, new_folder, new_name, own
     from verus.saved_run import write_log_page, write_page
 
-    logs = [path for path in folders if path.suffix in SUFFIXES and not path.is_dir()]
+    logs = [path for path in folders if is_log_name(path) and not path.is_dir()]
     for log in logs:
         with talk.doing(f"drawing {log}"):
             drawn = write_log_page(log)

@@ -17,9 +17,10 @@ from verus.controller import unloaded
 from verus.errors import FieldError
 from verus.lab import store
 from verus.lab.arguments import at_least
+from verus.lab.nothing_arrived import arrived
 from verus.lab.runner import Ended, Progress, RunError, as_ended, sort_out
 from verus.lab.scenario import Run, warning
-from verus.lab.store import complete, kept
+from verus.lab.store import Keys, complete, kept
 from verus.lab.study import Study, read
 from verus.lab.sweep import IDENTITY, Folder, Plan, cells, merge
 from verus.report.numbers import number, percent
@@ -94,7 +95,8 @@ def sweep(
     share = _shard(shard)
     if partial and share[1] > 1:
         raise FieldError("partial", "is for a whole study: a shard (--shard) writes no dataset")
-    folder, plan = _planned(read(study), out)
+    made = Keys(store.engine())
+    folder, plan = _planned(read(study), out, made)
     folder.begin(plan)
     for told in dict.fromkeys(filter(None, (warning(planned.run.scenario) for planned in plan.runs))):
         talk.say(f"Warning: {told}")
@@ -105,7 +107,7 @@ def sweep(
         talk.say(f"{there} of {len(own)} runs were done before, in `{folder.path}`")
     with kept(folder.store, keys), talk.progress(plan.name) as progress:
         work = functools.partial(_work, jobs, cluster, progress)
-        failed = complete([run for _, run in own], keys, folder.store, work)
+        failed = complete([run for _, run in own], keys, folder.store, work, made=made)
         wrong = [(run, failed[key]) for key, run in own if key in failed]
         problems = sort_out([run for run, _ in wrong], [end for _, end in wrong])[2]
         if problems and (not partial or len(problems) == len(own)):
@@ -223,10 +225,10 @@ def _shard(text: str | None) -> tuple[int, int]:
     return int(number), int(count)
 
 
-def _planned(study: Study, out: Annotated[Path | None, one("DIR")]) -> tuple[Folder, Plan]:
+def _planned(study: Study, out: Annotated[Path | None, one("DIR")], keys: Keys | None = None) -> tuple[Folder, Plan]:
     folder = Folder(Path("verus-results") / study.name if out is None else out)
     folder.check()
-    return folder, Plan.of(study, store.engine())
+    return folder, Plan.of(study, store.engine(), keys)
 
 
 def _finish(folder: Folder, plan: Plan, talk: Talk, *, json_: bool, failed: Mapping[str, str] | None = None) -> int:
@@ -237,6 +239,8 @@ def _finish(folder: Folder, plan: Plan, talk: Talk, *, json_: bool, failed: Mapp
         talk.say(f"{total - len(missing)} of {total} runs of the study are done, in `{folder.path}`")
         return 0
     written = folder.finish(plan, failed)
+    if empty := sum(not arrived(row) for row in written.select(["goodput_mbps", "throughput_mbps"]).to_pylist()):
+        talk.say(f"Warning: nothing arrived in {empty} of {written.num_rows} runs: their shares are empty")
     found = [*cells(written)]
     if json_:
         tell_rows(found)

@@ -14,6 +14,8 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from verus import _verus
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -22,6 +24,9 @@ MOST_JSON = 64 << 20
 
 #: Of a file with a JSON document a line.
 MOST_LINES = 512 << 20
+
+#: Of a text that a person writes, such as a study: bytes.
+MOST_TEXT = 4 << 20
 
 #: Of what a file holds, unpacked, bytes, whatever the size of the file.
 MOST_UNPACKED = 4 << 30
@@ -41,7 +46,7 @@ def opened(path: Path, most: int) -> BinaryIO:
 
     Raises:
         OSError: It cannot be opened.
-        ValueError: It is no file, such as a pipe, or larger.
+        ValueError: It is no regular file, such as a pipe or a device, or larger.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for its writer
     try:
@@ -65,7 +70,30 @@ def content(path: Path, most: int) -> bytes:
         OSError, ValueError: As `opened`.
     """
     with opened(path, most) as file:
-        return file.read(most)
+        return whole(file)
+
+
+def whole(file: BinaryIO) -> bytes:
+    """All bytes of an open file. `read` with the most that is allowed would ask for that much memory at once."""
+    return file.read(os.fstat(file.fileno()).st_size)
+
+
+def given(path: Path, most: int) -> bytes:
+    """As `content`, of a file that a person names: that may also be a pipe which this process was given, `<(command)`.
+
+    Raises:
+        OSError, ValueError: As `opened`.
+    """
+    return _verus.read_file(path, most) if _verus.is_given_pipe(path) else content(path, most)
+
+
+def holds(path: Path, content: bytes) -> bool:
+    """Whether there is a file with these bytes and no others."""
+    try:
+        with opened(path, len(content)) as file:
+            return whole(file) == content
+    except (OSError, ValueError):
+        return False
 
 
 def most_unpacked(size: int) -> int:
@@ -80,11 +108,12 @@ def gunzipped(path: Path, most: int) -> bytes:
         OSError: It cannot be read.
         ValueError: It is not gzip, is damaged, or holds more.
     """
-    return gunzip(content(path, most), most).getvalue()
+    with opened(path, most) as file:
+        return gunzip(file, most).getvalue()
 
 
-def gunzip(packed: bytes, most: int) -> io.BytesIO:
-    """The same of what was read.
+def gunzip(packed: BinaryIO, most: int) -> io.BytesIO:
+    """The same of what is left of an open file.
 
     Raises:
         ValueError: It is not gzip, is damaged, or holds more.
@@ -92,10 +121,8 @@ def gunzip(packed: bytes, most: int) -> io.BytesIO:
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     found = io.BytesIO()
     try:
-        while packed and not unpacker.eof:
-            if found.write(unpacker.decompress(packed, _PIECE)) == 0:
-                break
-            packed = unpacker.unconsumed_tail
+        while not unpacker.eof and (piece := unpacker.unconsumed_tail or packed.read(_PIECE)):
+            found.write(unpacker.decompress(piece, _PIECE))
             if found.tell() > most:
                 raise ValueError(f"it expands to more than {most} bytes")
     except zlib.error as error:
@@ -123,6 +150,26 @@ def table(path: Path) -> pa.Table:
                 return _read(parquet, most)
         except _TooLargeError as error:
             raise ValueError(f"`{path}`: {error}") from error
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"`{path}`: not a Parquet file, or damaged ({error})") from error
+
+
+def table_schema(path: Path) -> pa.Schema:
+    """A Parquet file's schema.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is not Parquet, is damaged, or says more of itself than a table of ours.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with opened(path, MOST_UNPACKED) as file:
+        try:
+            file.seek(-8, os.SEEK_END)  # before its last word stands how long what it says of itself is
+            if int.from_bytes(file.read(4), "little") > MOST_JSON:
+                raise ValueError(f"`{path}`: says more of itself than a table of ours")
+            return pq.read_schema(file)
         except (pa.ArrowException, OSError) as error:
             raise ValueError(f"`{path}`: not a Parquet file, or damaged ({error})") from error
 

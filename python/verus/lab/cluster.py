@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from verus import _verus
+from verus.controller import imported
 from verus.errors import FieldError
-from verus.lab import store
-from verus.lab.inputs import Digests, imported, respelt
+from verus.lab import inputs, store
+from verus.lab.inputs import Digests, respelt
 from verus.lab.runner import Ended, Progress
 from verus.lab.scenario import Run, refused
 
@@ -89,7 +90,7 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
             texts, files = _packed([runs[index] for index in indices], digests)
             for name, path in files.items():
                 if name not in sent:
-                    sent[name] = client.submit(bytes, path.read_bytes(), key=f"verus-file-{name}")
+                    sent[name] = client.submit(bytes, inputs.content(path), key=f"verus-file-{name}")
             parts = [sent[name] for name in files]
             futures[client.submit(_work, texts, store.engine(), [*files], *parts, pure=False)] = indices
         done = 0

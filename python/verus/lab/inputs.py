@@ -7,15 +7,16 @@ go by `respelt`, so that a new field is known to each of them.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from verus import _verus
+from verus.controller import MOST_SOURCE, imported
+from verus.lab import bounded_reading
 from verus.lab.scenario import SCHEMA, Run
 
 #: What is to stand in place of a file, given what stands there and where it lies.
@@ -93,6 +94,19 @@ class Digests:
             self._known[path] = digest_of(path)
         return self._known[path]
 
+    def check(self, path: Path) -> None:
+        """Reads a file again.
+
+        Raises:
+            RuntimeError: It is not what it was, or no more.
+        """
+        try:
+            now = digest_of(path)
+        except (OSError, ValueError):
+            now = ""
+        if now != self._known[path]:
+            raise RuntimeError(f"`{path}` changed while runs read it: let it be, and give the command again")
+
 
 def digest_of(path: Path) -> str:
     """SHA-256 of a file; of a Python file that imports others beside it, of all their names and digests.
@@ -100,48 +114,26 @@ def digest_of(path: Path) -> str:
     Raises:
         OSError: It cannot be read.
     """
-    with path.open("rb") as file:
-        own = hashlib.file_digest(file, "sha256").hexdigest()
-    others = {name: hashlib.sha256(other.read_bytes()).hexdigest() for name, other in imported(path).items()}
+    own = _digest_of_one(path)
+    others = {name: _digest_of_one(other) for name, other in imported(path).items()}
     return hashlib.sha256(json.dumps([own, others], sort_keys=True).encode()).hexdigest() if others else own
 
 
-def imported(path: Path) -> dict[str, Path]:
-    """The modules beside a Python file that it imports, and that these import: where each lies, by its path from there.
+def _digest_of_one(path: Path) -> str:
+    if _verus.is_given_pipe(path):
+        return hashlib.sha256(content(path)).hexdigest()
+    most = MOST_SOURCE if path.suffix == ".py" else bounded_reading.MOST_UNPACKED
+    with bounded_reading.opened(path, most) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def content(path: Path) -> bytes:
+    """What a file holds that a run names, which may be a pipe that this process was given.
 
     Raises:
-        OSError: One cannot be read.
+        OSError, ValueError: As `bounded_reading.opened`.
     """
-    found: dict[str, Path] = {}
-    left = [path] if path.suffix == ".py" else []
-    while left:
-        for name in _names_imported(left.pop(), path.parent):
-            parts = name.split(".")
-            # To import `a.b` is to import `a` first.
-            for module in (path.parent.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)):
-                for file in (module.with_suffix(".py"), module / "__init__.py"):
-                    own = file.relative_to(path.parent).as_posix()
-                    if file != path and own not in found and file.is_file():
-                        found[own] = file
-                        left.append(file)
-    return dict(sorted(found.items()))
-
-
-def _names_imported(file: Path, root: Path) -> Iterator[str]:
-    """The modules that a file names in imports, from `root`; those of a file that is not Python are none."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    package = file.parent.relative_to(root).parts
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            before = package[: len(package) - node.level + 1] if node.level else ()
-            module = ".".join((*before, *filter(None, [node.module])))
-            # What is imported from a package may be a module of it.
-            yield from (f"{module}.{alias.name}".lstrip(".") for alias in node.names if alias.name != "*" or module)
+    return bounded_reading.given(path, bounded_reading.MOST_UNPACKED)
 
 
 def _channel(text: str, put: Put) -> str:

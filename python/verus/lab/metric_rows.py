@@ -16,6 +16,7 @@ from typing import Any
 
 from verus import _verus
 from verus.lab import inputs
+from verus.lab.nothing_arrived import SHARES, arrived
 from verus.lab.runner import Outcome
 from verus.lab.scenario import Run
 
@@ -104,12 +105,17 @@ def _row(index: int, run: Run, outcome: Outcome) -> dict[str, Any]:
         "seed": scenario["seed"],
         "duration_s": float(scenario["duration_s"]),
         "delay_ms": float(scenario["delay_ms"]),
-        **_numbers(NUMBERS, metrics),
+        **_shares(metrics, _numbers(NUMBERS, metrics)),
         "per_flow": [
-            {"flow": flow, "scheme": text, **_numbers(PER_FLOW_NUMBERS, found)}
+            {"flow": flow, "scheme": text, **_shares(found, _numbers(PER_FLOW_NUMBERS, found))}
             for flow, (text, found) in enumerate(zip(run.contestant.flows, metrics["per_flow"], strict=True))
         ],
     }
+
+
+def _shares(metrics: Mapping[str, Any], numbers: dict[str, float | None]) -> dict[str, float | None]:
+    """The numbers, of which shares are None if nothing arrived."""
+    return numbers if arrived(metrics) else numbers | {name: None for name in SHARES if name in numbers}
 
 
 def _numbers(names: Iterable[str], found: Mapping[str, Any]) -> dict[str, float | None]:

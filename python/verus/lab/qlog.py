@@ -1,73 +1,50 @@
-"""Logs of flows as qlog: where those of runs go (`--qlog`; Rust writes them, docs/qlog.md), and what is read of one."""
+"""What a sender did, read from its qlog: ours, or another stack's of any version (docs/qlog.md).
+
+`qlog_events` finds the events, whatever the file's form. Here each becomes points of a graph, in time that is linear in
+the size of the file. A part that cannot be used is left out and counted.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from verus.errors import FieldError
-from verus.lab import bounded_reading
-from verus.lab.results_folder import check_folder
-from verus.lab.runner import Logs
-from verus.lab.scenario import Run
+from verus.lab.qlog_events import Event, NotQlogError, Trace, content, traces
 
+#: The metrics that are drawn, in bytes and ms, with the names that writers have for each.
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "congestion_window": ("congestion_window", "cwnd", "current_cwnd"),
+    "bytes_in_flight": ("bytes_in_flight",),
+    "latest_rtt": ("latest_rtt",),
+    "smoothed_rtt": ("smoothed_rtt",),
+    "min_rtt": ("min_rtt",),
+}
 
-@contextlib.contextmanager
-def new_logs(target: Path, format_: str, runs: Sequence[Run], *, force: bool) -> Iterator[Logs]:
-    """A folder to fill with logs of `runs`; they go to `target` if the block ends well, and vanish if it does not.
+#: The events with metrics: of the drafts, of 0.3, and of mvfst.
+_METRICS_EVENTS = {
+    "metrics_updated",
+    "recovery_metrics_updated",
+    "metric_update",
+    "metrics_update",
+    "congestion_metric_update",
+}
 
-    Raises:
-        FieldError: `target` holds something and `force` is not set, or it cannot be written.
-    """
-    check_folder(target, force=force, field="qlog")
-    parent = target.absolute().parent
-    draft = parent / f".{target.name}-{os.urandom(4).hex()}.part"
-    try:
-        draft.mkdir(parents=True)
-    except OSError as error:
-        raise FieldError("qlog", f"`{target}` cannot be written ({error.strerror or error})") from error
-    try:
-        yield Logs(draft, format_, _told_apart(runs))
-        target.mkdir(exist_ok=True)
-        for path in draft.iterdir():
-            path.replace(target / path.name)
-    except OSError as error:
-        if str(draft) not in str(error):
-            raise  # of something else that the block reads or writes
-        raise FieldError("qlog", str(error).replace(str(draft), str(target))) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+#: The events that acknowledge packets: of received packets, of the drafts, and of mvfst.
+_ACKNOWLEDGEMENT_EVENTS = {"packet_received", "packets_acked", "packet_ack"}
 
+#: The events that say what became of packets.
+_FEEDBACK_EVENTS = _METRICS_EVENTS | _ACKNOWLEDGEMENT_EVENTS | {"packet_lost"}
 
-def _told_apart(runs: Sequence[Run]) -> list[str]:
-    """Each run's channel, and what else two runs with flows of the same scheme and seed may differ in."""
-    several_queues = len({run.queue for run in runs}) > 1
-    several_transports = len({run.contestant.transport for run in runs}) > 1
-    names = []
-    for run in runs:
-        parts = [run.trace]
-        if several_queues:
-            parts.append(run.queue)
-        if several_transports and run.contestant.transport:
-            parts.append(run.contestant.transport)
-        if run.contestant.text != run.contestant.flows[0]:
-            parts.append(run.contestant.text)
-        names.append("_".join(parts))
-    return names
+#: Traces of one file that are drawn, at the most.
+MOST_TRACES = 16
 
-
-#: What a log's name ends in: the current drafts, and version 0.3.
-SUFFIXES = (".sqlog", ".qlog")
-
-#: The metrics that are drawn, in bytes and ms; `cwnd` is what some writers of 0.3 call the window.
-METRICS = ("congestion_window", "bytes_in_flight", "latest_rtt", "smoothed_rtt", "min_rtt")
+#: A log whose first event is later than this (s) has a clock that was not begun with it: its times count from there.
+_LATE_BEGIN_S = 1.0
 
 
 @dataclass
@@ -76,11 +53,13 @@ class Log:
 
     Attributes:
         title: What it is of.
-        sent: Bytes sent so far, at each packet.
+        sent: Bytes sent so far, at each packet that has a number: others are never acknowledged.
         acked: Bytes acknowledged so far, at each acknowledgement.
         lost: Bytes sent before a packet that is believed lost, at that belief.
         metrics: Those of `METRICS`, at each change.
+        feedback: How many events say what became of packets: receptions, losses and metrics.
         cut: Whether its writer cut it off.
+        skipped: How many parts were left out, by what they are.
     """
 
     title: str
@@ -88,80 +67,249 @@ class Log:
     acked: list[tuple[float, float]] = field(default_factory=list)
     lost: list[tuple[float, float]] = field(default_factory=list)
     metrics: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: {name: [] for name in METRICS})
+    feedback: int = 0
     cut: bool = False
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def left_out(self) -> str:
+        """What was left out, as a sentence; empty if nothing was.
+
+        Example:
+            >>> Log("", skipped=Counter({"packets without a number": 2})).left_out()
+            'Left out: 2 packets without a number.'
+        """
+        told = ", ".join(f"{count} {what}" for what, count in self.skipped.items())
+        return f"Left out: {told}." if told else ""
 
 
 def read(path: Path) -> Log:
-    """Reads a log of either format, ours or another writer's; events and fields that are not drawn are left alone.
+    """Reads the first trace that `read_all` finds.
 
-    A record that was cut short at the end of a sequence is left out, as RFC 7464 has it.
+    Raises:
+        OSError, ValueError: As `read_all`.
+    """
+    return read_all(path)[0]
+
+
+def read_all(path: Path) -> list[Log]:
+    """Reads the traces of a log that say which packets were sent and what became of them, at most `MOST_TRACES`.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is no such log, or an event's fields are not what they must be.
+        ValueError: It is no log, or has no such trace.
     """
     try:
-        title, events = _opened(bounded_reading.content(path, bounded_reading.MOST_LINES))
-        log = Log(title=title)
-        _take(log, events)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise ValueError(f"`{path}`: not a qlog that is understood here ({type(error).__name__}: {error})") from error
-    if not log.sent:
-        raise ValueError(f"`{path}`: no packet was sent in it")
+        text = content(path)
+        found: list[Log] = []
+        empty: Log | None = None
+        for trace in traces(text):
+            log = _log(trace)
+            if log.sent and log.feedback:
+                found.append(log)
+            elif empty is None or (log.sent and not empty.sent):
+                empty = log
+            if len(found) == MOST_TRACES:
+                break
+    except NotQlogError as error:
+        raise ValueError(f"`{path}`: not a qlog: {error}") from error
+    if not found:
+        problem = "no packet was sent in it"
+        if empty is not None and empty.sent:
+            problem = f"{len(empty.sent)} packets were sent in it, and nothing says what became of them"
+        left_out = "" if empty is None else empty.left_out()
+        raise ValueError(f"`{path}`: {problem}{'. ' + left_out if left_out else ''}")
+    return found
+
+
+def _log(trace: Trace) -> Log:
+    log = Log(title=trace.title)
+    flights: defaultdict[tuple[str, str], _Flight] = defaultdict(_Flight)
+    clock = _Clock(trace)
+    sent = acked = 0.0
+    for event in trace.events(log.skipped):
+        at, data = clock.at(event), event.data
+        if at is None:
+            log.skipped["events without a time"] += 1
+            continue
+        log.feedback += event.kind in _FEEDBACK_EVENTS
+        match event.kind:
+            case "packet_sent":
+                number, size = _packet_number(data), _size(data)
+                if number is None:
+                    log.skipped["packets without a number"] += 1
+                elif size is None:
+                    log.skipped["packets without a size"] += 1
+                elif not flights[event.group, _space(data)].add(number, size, sent):
+                    log.skipped["packets whose number is not above the one before"] += 1
+                else:
+                    sent += size
+                    log.sent.append((at, sent))
+            case kind if kind in _ACKNOWLEDGEMENT_EVENTS:
+                news = 0.0
+                flight = flights[event.group, _space(data)]
+                for first, last in _acknowledged(data, log.skipped):
+                    news += flight.acknowledge(first, last)
+                if news:
+                    acked += news
+                    log.acked.append((at, acked))
+            case "packet_lost":
+                number = _packet_number(data)
+                before = None if number is None else flights[event.group, _space(data)].sent_before(number)
+                if before is None:
+                    log.skipped["losses of packets that are not under way"] += 1
+                else:  # it stays under way: it may be acknowledged after all
+                    log.lost.append((at, before))
+            case kind if kind in _METRICS_EVENTS:
+                for name, names in METRICS.items():
+                    value = next((found for each in names if (found := number_of(data.get(each))) is not None), None)
+                    if value is not None:
+                        log.metrics[name].append((at, value / trace.units_per_ms if name.endswith("rtt") else value))
+            case "warning":
+                log.cut |= "cut off" in str(data.get("message", ""))
+    log.cut |= trace.cut
     return log
 
 
-def _opened(text: bytes) -> tuple[str, Iterable[Mapping[str, Any]]]:
-    """The title of a log, and its events."""
-    if text[:1] == b"\x1e":
-        head, *records = text[1:].split(b"\x1e")
-        if records and not records[-1].endswith(b"\n"):
-            records.pop()
-        return str(json.loads(head).get("title", "")), map(json.loads, records)
-    file = json.loads(text)
-    (trace,) = file["traces"]
-    return str(file.get("title") or trace.get("title") or ""), trace["events"]
+class _Clock:
+    """The time of each event, in s, which never decreases."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._per_s = 1000 * trace.units_per_ms
+        self._is_delta = trace.time_format in ("delta", "relative_to_previous_event")
+        self._sum = 0.0
+        self._begin: float | None = None
+        self._now = 0.0
+
+    def at(self, event: Event) -> float | None:
+        """When it was, None if it does not say so."""
+        time = number_of(event.time)
+        if time is None:
+            return None
+        if self._is_delta or event.is_delta:
+            self._sum += time
+            time = self._sum
+        if self._begin is None:
+            self._begin = 0.0 if 0 <= time <= _LATE_BEGIN_S * self._per_s else time
+        self._now = max(self._now, (time - self._begin) / self._per_s)
+        return self._now
 
 
-def _take(log: Log, events: Iterable[Mapping[str, Any]]) -> None:
-    sizes: dict[int, tuple[float, float]] = {}  # of packets under way, and what had been sent before each
-    sent = acked = 0.0
-    for event in events:
-        at, data = float(event["time"]) / 1000, event["data"]
-        match event["name"].partition(":")[2]:
-            case "packet_sent":
-                number, size = data["header"]["packet_number"], float(data["raw"]["length"])
-                sizes[number] = (size, sent)
-                sent += size
-                log.sent.append((at, sent))
-            case "packet_received":
-                for frame in data.get("frames", ()):
-                    if frame["frame_type"] == "ack":
-                        news = sum(size for size, _ in _settled(sizes, frame.get("acked_ranges", ())))
-                        if news:
-                            acked += news
-                            log.acked.append((at, acked))
-            case "packet_lost":
-                # It stays: it may be acknowledged after all.
-                if (packet := sizes.get(data["header"]["packet_number"])) is not None:
-                    log.lost.append((at, packet[1]))
-            case "metrics_updated" | "recovery_metrics_updated":
-                for name in METRICS:
-                    value = data.get(name, data.get("cwnd") if name == "congestion_window" else None)
-                    if value is not None and math.isfinite(float(value)):
-                        log.metrics[name].append((at, float(value)))
-            case "warning":
-                log.cut |= "cut off" in data.get("message", "")
+class _Flight:
+    """The packets of one number space. To acknowledge a range takes time only for what it newly acknowledges."""
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []  # ascending
+        self._sizes: list[float] = []
+        self._before: list[float] = []  # bytes sent before each
+        self._next: list[int] = []  # of each, where to look for one under way: itself if it is, else beyond it
+
+    def add(self, number: int, size: float, sent: float) -> bool:
+        """Whether the packet's number is above those before; others are not added."""
+        if self._numbers and number <= self._numbers[-1]:
+            return False
+        self._next.append(len(self._numbers))
+        self._numbers.append(number)
+        self._sizes.append(size)
+        self._before.append(sent)
+        return True
+
+    def acknowledge(self, first: int, last: int) -> float:
+        """The bytes of the packets from `first` to `last` that were under way; they are no more."""
+        news = 0.0
+        at = self._under_way(bisect_left(self._numbers, first))
+        while at < len(self._numbers) and self._numbers[at] <= last:
+            news += self._sizes[at]
+            self._next[at] = at + 1
+            at = self._under_way(at + 1)
+        return news
+
+    def sent_before(self, number: int) -> float | None:
+        """The bytes sent before a packet that is under way."""
+        at = bisect_left(self._numbers, number)
+        there = at < len(self._numbers) and self._numbers[at] == number and self._next[at] == at
+        return self._before[at] if there else None
+
+    def _under_way(self, at: int) -> int:
+        """The first packet under way from there; how many there are if none is (union-find, by path halving)."""
+        following = self._next
+        while at < len(following) and following[at] != at:
+            beyond = following[at]
+            if beyond < len(following):
+                following[at] = following[beyond]
+            at = beyond
+        return at
 
 
-def _settled(sizes: dict[int, tuple[float, float]], ranges: Sequence[Sequence[int]]) -> Iterator[tuple[float, float]]:
-    """The packets of these ranges that were under way; they are no more."""
-    for span in ranges:
-        first, last = span[0], span[-1]
-        if last - first < len(sizes):
-            numbers: Iterable[int] = range(first, last + 1)
-        else:  # a range may claim anything
-            numbers = [number for number in sizes if first <= number <= last]
-        for number in numbers:
-            if (packet := sizes.pop(number, None)) is not None:
-                yield packet
+def _acknowledged(data: Mapping[str, Any], skipped: Counter[str]) -> Iterator[tuple[int, int]]:
+    """The ranges of numbers that an event acknowledges: in frames of what was received, or as a list of its own."""
+    frames = data.get("frames")
+    for frame in frames if isinstance(frames, list) else ():
+        if isinstance(frame, Mapping) and frame.get("frame_type") == "ack":
+            ranges = frame.get("acked_ranges")
+            yield from _ranges(ranges, skipped)
+    yield from _ranges(data.get("packet_numbers"), skipped)
+    if (one := whole(data.get("packet_num"))) is not None:
+        yield one, one
+
+
+def _ranges(told: Any, skipped: Counter[str]) -> Iterator[tuple[int, int]]:
+    for span in told if isinstance(told, list) else ():
+        ends = [whole(end) for end in span] if isinstance(span, list) else [whole(span)]
+        if ends and (first := ends[0]) is not None and (last := ends[-1]) is not None:
+            yield first, last
+        else:
+            skipped["ranges of acknowledgements that are none"] += 1
+
+
+def _header(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    header = data.get("header")
+    return header if isinstance(header, Mapping) else {}
+
+
+def _packet_number(data: Mapping[str, Any]) -> int | None:
+    """A packet's number; Retry, version negotiation and stateless reset have none."""
+    return next(
+        (number for part in (_header(data), data) if (number := whole(part.get("packet_number"))) is not None), None
+    )
+
+
+def _space(data: Mapping[str, Any]) -> str:
+    """The number space of a packet: one each for Initial and Handshake, one for all others (RFC 9000 §12.3)."""
+    told = (
+        _header(data).get("packet_type"),
+        *(data.get(name) for name in ("packet_type", "packet_number_space", "type")),
+    )
+    word = next((each.lower() for each in told if isinstance(each, str)), "")
+    return word if word in ("initial", "handshake") else "application"
+
+
+def _size(data: Mapping[str, Any]) -> float | None:
+    """A packet's size, by whatever name its writer's version has for it."""
+    raw = data.get("raw")
+    told = (
+        raw.get("length") if isinstance(raw, Mapping) else None,
+        _header(data).get("packet_size"),
+        data.get("packet_size"),
+    )
+    return next((size for each in told if (size := number_of(each)) is not None and size >= 0), None)
+
+
+def whole(told: Any) -> int | None:
+    """A whole number, which may be a text: JSON has no numbers above 2⁵³ for all of its readers."""
+    if isinstance(told, bool) or not isinstance(told, int | str):
+        return None
+    try:
+        return int(told)
+    except ValueError:
+        return None
+
+
+def number_of(told: Any) -> float | None:
+    """A finite number, which may be a text."""
+    if isinstance(told, bool) or not isinstance(told, int | float | str):
+        return None
+    try:
+        number = float(told)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

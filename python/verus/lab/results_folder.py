@@ -167,9 +167,10 @@ def own(target: Path, paths: Iterable[Path]) -> None:
     """Adds files that were drawn later to those that the experiment wrote, so that they go when it is replaced."""
     path = target / "run.json"
     config = read_config(path)
-    before = config.get("files", [])
+    told = config.get("files")
+    before = [name for name in told if isinstance(name, str)] if isinstance(told, list) else []
     config["files"] = sorted({*before, *(str(drawn.relative_to(target)) for drawn in paths if drawn.is_file())})
-    if config["files"] != before:
+    if config["files"] != told:
         replace_whole(path, (json.dumps(config, indent=1, allow_nan=False) + "\n").encode())
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from verus import _verus
 from verus.lab import bounded_reading
@@ -59,6 +59,7 @@ class Keys:
     def __init__(self, engine: str) -> None:
         self._engine = engine
         self._files = Digests()
+        self._needs: dict[str, set[Path]] = {}
 
     def of(self, run: Run) -> str:
         """The key of a run.
@@ -67,13 +68,30 @@ class Keys:
             OSError: A trace or a model cannot be read.
             ValueError: A channel is unknown.
         """
+        needs: set[Path] = set()
+
+        def digest(_: str, path: Path) -> str:
+            needs.add(path)
+            return self._files.of(path)
+
         told = {
             "format": FORMAT,
             "engine": self._engine,
             "transport": run.contestant.transport,
-            "scenario": respelt(run.scenario, lambda _, path: self._files.of(path)),
+            "scenario": respelt(run.scenario, digest),
         }
-        return hashlib.sha256(json.dumps(told, allow_nan=False, sort_keys=True).encode()).hexdigest()
+        key = hashlib.sha256(json.dumps(told, allow_nan=False, sort_keys=True).encode()).hexdigest()
+        self._needs[key] = needs
+        return key
+
+    def check(self, key: str) -> None:
+        """Refuses to take what came of a run for that of its key if a file is no longer what it was.
+
+        Raises:
+            RuntimeError: One is not.
+        """
+        for path in self._needs.get(key, ()):
+            self._files.check(path)
 
 
 class Store:
@@ -104,24 +122,33 @@ class Store:
 
     def has(self, key: str) -> bool:
         """Whether the outcome of that key is there, as it was written."""
-        return self._packed(key) is not None
+        try:
+            with self._packed(key):
+                return True
+        except (OSError, ValueError):
+            return False
 
     def read(self, key: str) -> Outcome | None:
         """The outcome of that key; None if it is not there, or damaged."""
-        packed = self._packed(key)
         try:
-            return None if packed is None else unpack(packed)
+            with self._packed(key) as packed:
+                return _unpack(packed)
         except Exception:  # a stranger's: the digest is right, and what follows it is nothing of ours
             return None
 
-    def _packed(self, key: str) -> bytes | None:
-        """The same, packed. What is read is what was written, or the digest before it would be another."""
-        try:
-            content = bounded_reading.content(self.path(key), bounded_reading.MOST_UNPACKED)
-        except (OSError, ValueError):  # whatever stands in its place
-            return None
-        digest, packed = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-        return packed if hashlib.sha256(packed).digest() == digest else None
+    @contextmanager
+    def _packed(self, key: str) -> Iterator[BinaryIO]:
+        """The same, packed: a file at its place in it. What is there was written, or its digest would be another.
+
+        Raises:
+            OSError, ValueError: It is not there, or damaged.
+        """
+        with bounded_reading.opened(self.path(key), bounded_reading.MOST_UNPACKED) as file:
+            written = file.read(_DIGEST_BYTES)
+            if hashlib.file_digest(file, "sha256").digest() != written:  # type: ignore[arg-type]
+                raise ValueError(f"`{self.path(key)}`: damaged")
+            file.seek(_DIGEST_BYTES)
+            yield file
 
     def write(self, key: str, outcome: Outcome) -> None:
         """Keeps an outcome.
@@ -149,7 +176,9 @@ class Store:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def complete(runs: Sequence[Run], keys: Sequence[str], store: Store, work: Work) -> dict[str, RuntimeError]:
+def complete(
+    runs: Sequence[Run], keys: Sequence[str], store: Store, work: Work, *, made: Keys | None = None
+) -> dict[str, RuntimeError]:
     """Runs what is missing, and keeps each outcome as soon as it is there.
 
     Args:
@@ -157,9 +186,13 @@ def complete(runs: Sequence[Run], keys: Sequence[str], store: Store, work: Work)
         keys: The key of each; runs of one key are run once.
         store: Where outcomes are looked for and kept.
         work: What runs the missing ones.
+        made: What made the keys: nothing is kept of a run whose files have changed since.
 
     Returns:
         Why runs failed that did, by key: nothing is kept of these.
+
+    Raises:
+        RuntimeError: A file changed while runs read it.
     """
     failed = {}
     wanted = dict(zip(keys, runs, strict=True))
@@ -167,6 +200,8 @@ def complete(runs: Sequence[Run], keys: Sequence[str], store: Store, work: Work)
     if missing:
         with closing(work([wanted[key] for key in missing])) as ended:
             for index, end in ended:
+                if made is not None:
+                    made.check(missing[index])
                 if isinstance(end, RuntimeError):
                     failed[missing[index]] = end
                 else:
@@ -230,7 +265,15 @@ def unpack(packed: bytes) -> Outcome:
     Raises:
         ValueError: It is nothing of that kind, damaged, or holds more than a file of ours; likewise `IndexError`.
     """
-    content = bounded_reading.gunzip(packed, bounded_reading.most_unpacked(len(packed)))
+    return _unpack(io.BytesIO(packed))
+
+
+def _unpack(packed: BinaryIO) -> Outcome:
+    """The same of what is left of an open file."""
+    begin = packed.tell()
+    size = packed.seek(0, io.SEEK_END) - begin
+    packed.seek(begin)
+    content = bounded_reading.gunzip(packed, bounded_reading.most_unpacked(size))
     end = content.getbuffer().nbytes
     plain = content.readline()
     arrays = []

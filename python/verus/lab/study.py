@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from verus import _verus
 from verus.errors import FieldError, near_or_all, shown
+from verus.lab import bounded_reading
 from verus.lab.arguments import check_seed
 from verus.lab.scenario import DEFAULTS, SCHEMA, Contestant, Run, Settings, expanded
 from verus.lab.schema import PathOptions, RunOptions, Scenario
@@ -98,8 +99,8 @@ def read(path: Path) -> Study:
         ValueError: It is not TOML, or says something that cannot be run; the message names file and key.
     """
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        told = tomllib.loads(bounded_reading.given(path, bounded_reading.MOST_TEXT).decode("utf-8-sig"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"`{path}`: not TOML: {error}") from error
     try:
         return _study(told, path.stem)

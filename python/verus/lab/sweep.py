@@ -26,7 +26,7 @@ from verus.lab.atomic_write import replace_whole
 from verus.lab.interval import half_width
 from verus.lab.metric_rows import NUMBERS, SCHEMA
 from verus.lab.repeats import are_one, paired
-from verus.lab.scenario import Contestant, Run
+from verus.lab.scenario import DEFAULTS, Contestant, Run
 from verus.lab.store import FORMAT, Keys, Store
 from verus.lab.study import Planned, Study
 
@@ -59,13 +59,13 @@ class Plan:
     runs: Sequence[Planned]
 
     @classmethod
-    def of(cls, study: Study, engine: str) -> Plan:
-        """The plan of a study.
+    def of(cls, study: Study, engine: str, keys: Keys | None = None) -> Plan:
+        """The plan of a study; `keys` makes the keys, if it is given.
 
         Raises:
             OSError: A trace or a model cannot be read.
         """
-        keys = Keys(engine)
+        keys = Keys(engine) if keys is None else keys
         return cls(
             name=study.name,
             engine=engine,
@@ -131,7 +131,7 @@ class Plan:
                 _each(told["swept"], len(keys)),
                 strict=True,
             )
-            return cls(
+            plan = cls(
                 name=told["name"],
                 engine=told["engine"],
                 columns=told["columns"],
@@ -144,10 +144,33 @@ class Plan:
                     for run, contestant, scenario, swept in fields
                 ],
             )
+            plan._check(DEFAULTS.keys())
+            return plan
         except FileNotFoundError:
             raise
-        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        except (AttributeError, LookupError, TypeError) as error:
+            raise ValueError(f"`{path}`: not the plan of a sweep: a field is missing, or is of another type") from error
+        except (OSError, ValueError, RecursionError) as error:
             raise ValueError(f"`{path}`: not the plan of a sweep ({error})") from error
+
+    def _check(self, scenario_fields: Collection[str]) -> None:
+        """Refuses what no plan of ours says.
+
+        Raises:
+            ValueError: It says so.
+        """
+        if not isinstance(self.name, str) or not isinstance(self.engine, str):
+            raise ValueError("its name or engine is no text")
+        if not all(isinstance(kind, str) and kind in _TYPES for kind in self.columns.values()):
+            raise ValueError("a column is of an unknown type")
+        for planned in self.runs:
+            run = planned.run
+            if not all(isinstance(getattr(run, name), str) for name in _OF_RUN):
+                raise ValueError("a run's channel, queue or part is no text")
+            if run.scenario.keys() - scenario_fields or not {"flows", "seed", "duration_s"} <= run.scenario.keys():
+                raise ValueError("a run has no scenario")
+            if planned.swept.keys() - self.columns.keys():
+                raise ValueError("a run varies what is no column")
 
     def distinct(self) -> dict[str, Run]:
         """Each run once, by its key, in order: parts may share some."""
@@ -239,7 +262,7 @@ class Folder:
         """
         content = plan.pack()
         self.path.mkdir(parents=True, exist_ok=True)
-        if not self.plan_path.exists() or self.plan_path.read_bytes() != content:
+        if not bounded_reading.holds(self.plan_path, content):
             replace_whole(self.plan_path, content)
 
     def missing(self, plan: Plan) -> dict[str, Run]:
@@ -270,7 +293,7 @@ class Folder:
         into = pa.BufferOutputStream()
         pq.write_table(table, into, compression="zstd")
         content = into.getvalue().to_pybytes()
-        if not self.dataset.exists() or self.dataset.read_bytes() != content:
+        if not bounded_reading.holds(self.dataset, content):
             replace_whole(self.dataset, content)
         return table
 
@@ -283,16 +306,16 @@ class Folder:
         """The runs that the dataset is without since they failed for good, as it says; each `run` is a number."""
         words = ("trace", "queue", "scheme", "seed", "problem")
         try:
-            told = json.loads((pq.read_schema(self.dataset).metadata or {})[MISSING.encode()])
+            told = json.loads((bounded_reading.table_schema(self.dataset).metadata or {})[MISSING.encode()])
             return [{"run": int(one["run"]), **{name: str(one[name]) for name in words}} for one in told]
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return []  # it is whole, or says nothing that can be read
 
     def is_finished(self, plan: Plan) -> bool:
         """Whether the dataset is there, and of this plan."""
         try:
-            metadata = pq.read_schema(self.dataset).metadata or {}
-        except (OSError, ValueError, pa.ArrowException):  # whatever a damaged file is
+            metadata = bounded_reading.table_schema(self.dataset).metadata or {}
+        except (OSError, ValueError):
             return False
         return bool(metadata.get(b"verus.plan") == plan.digest().encode())
 

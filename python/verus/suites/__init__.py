@@ -20,6 +20,7 @@ from typing import Any, NoReturn, cast
 
 from verus import _verus
 from verus.errors import FieldError, near_or_all, shown
+from verus.lab import bounded_reading
 from verus.lab.scenario import DEFAULTS, SCHEMA
 from verus.lab.schema import Scenario
 from verus.report.wanted import Wanted
@@ -185,7 +186,7 @@ def load(name: str) -> Suite:
     if name.endswith(".toml"):
         path = Path(name)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = bounded_reading.given(path, bounded_reading.MOST_TEXT).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise ValueError(f"`{name}`: not UTF-8 (byte {error.start + 1})") from error
         except OSError as error:

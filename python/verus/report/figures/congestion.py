@@ -66,12 +66,13 @@ def congestion(log: Log, *, name: str = "congestion") -> Figure:
             mark = {"type": "point", "shape": "cross", "size": 28, "filled": True, "clip": True}
             layers.append({"data": {"values": crosses}, "mark": mark, "encoding": encoding})
         panels.append({"width": 820, "height": 170 if index == 0 else 150, "layer": layers})
-    cut = " The log was cut off at its limit." if log.cut else ""
+    notes = " The log is cut off." if log.cut else ""
+    notes += f" {left_out}" if (left_out := log.left_out()) else ""
     return Figure(
         name=name,
         title=log.title or "Congestion graph",
         caption=f"One flow, as its sender's log tells it: {len(log.sent)} packets sent, {len(log.lost)} believed lost. "
-        f"A lost packet is drawn where it is in the data, when it was given up.{cut}",
+        f"A lost packet is drawn where it is in the data, when it was given up.{notes}",
         spec={"config": CONFIG, "vconcat": panels, "spacing": 14, "resolve": {"scale": {"color": "independent"}}},
     )
 

@@ -1,0 +1,58 @@
+"""Logs of runs as qlog: the folder that they go to (`--qlog`; Rust writes them, docs/qlog.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from verus.errors import FieldError
+from verus.lab.results_folder import check_folder
+from verus.lab.runner import Logs
+from verus.lab.scenario import Run
+
+
+@contextlib.contextmanager
+def new_logs(target: Path, format_: str, runs: Sequence[Run], *, force: bool) -> Iterator[Logs]:
+    """A folder to fill with logs of `runs`; they go to `target` if the block ends well, and vanish if it does not.
+
+    Raises:
+        FieldError: `target` holds something and `force` is not set, or it cannot be written.
+    """
+    check_folder(target, force=force, field="qlog")
+    parent = target.absolute().parent
+    draft = parent / f".{target.name}-{os.urandom(4).hex()}.part"
+    try:
+        draft.mkdir(parents=True)
+    except OSError as error:
+        raise FieldError("qlog", f"`{target}` cannot be written ({error.strerror or error})") from error
+    try:
+        yield Logs(draft, format_, _told_apart(runs))
+        target.mkdir(exist_ok=True)
+        for path in draft.iterdir():
+            path.replace(target / path.name)
+    except OSError as error:
+        if str(draft) not in str(error):
+            raise  # of something else that the block reads or writes
+        raise FieldError("qlog", str(error).replace(str(draft), str(target))) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _told_apart(runs: Sequence[Run]) -> list[str]:
+    """Each run's channel, and what else two runs with flows of the same scheme and seed may differ in."""
+    several_queues = len({run.queue for run in runs}) > 1
+    several_transports = len({run.contestant.transport for run in runs}) > 1
+    names = []
+    for run in runs:
+        parts = [run.trace]
+        if several_queues:
+            parts.append(run.queue)
+        if several_transports and run.contestant.transport:
+            parts.append(run.contestant.transport)
+        if run.contestant.text != run.contestant.flows[0]:
+            parts.append(run.contestant.text)
+        names.append("_".join(parts))
+    return names

@@ -1,0 +1,61 @@
+"""Runs in which nothing arrived, judged by their outcome, and why that was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from verus import _verus
+from verus.lab.runner import Outcome
+from verus.lab.scenario import Run
+
+#: Shares of what was sent or could be carried, which say nothing of a sender if nothing arrived.
+SHARES = ("utilization", "loss_rate", "path_loss_rate", "retransmit_rate")
+
+#: Times of a trace, ms, from here on are of a calendar: 31 years.
+_CALENDAR_MS = 10**12
+
+
+def arrived(metrics: Mapping[str, Any]) -> bool:
+    """Whether anything reached a receiver.
+
+    Example:
+        >>> arrived({"goodput_mbps": 0.0, "throughput_mbps": 0.5}), arrived({"throughput_mbps": 0.5})
+        (False, True)
+    """
+    told = metrics.get("goodput_mbps")
+    return bool(metrics.get("throughput_mbps") if told is None else told)
+
+
+def warnings(runs: Sequence[Run], outcomes: Iterable[Outcome]) -> list[str]:
+    """A sentence for each run in which nothing arrived or nothing was acknowledged; one for those that are alike."""
+    return [
+        *dict.fromkeys(told for run, outcome in zip(runs, outcomes, strict=True) for told in _warnings(run, outcome))
+    ]
+
+
+def _warnings(run: Run, outcome: Outcome) -> Iterator[str]:
+    metrics, scenario = outcome["metrics"], run.scenario
+    whose = f"{run.contestant.label} over `{run.trace}`"
+    if not arrived(metrics):
+        why = _why(scenario, {"trace": run.trace, "second_trace": scenario.get("second_trace")})
+        yield f"nothing arrived in a run of {whose}: {why or 'its path let no packet through'}"
+    elif metrics.get("rtt_mean_ms") is None and outcome.get("engine", "sim") == "sim":
+        ack = scenario["trace"] if scenario["ack"] == "same" else scenario["ack"]
+        why = _why(scenario, {"ack": None if ack == "ideal" else ack})
+        yield f"nothing was acknowledged in a run of {whose}: {why or 'no acknowledgement came back in time'}"
+
+
+def _why(scenario: Mapping[str, Any], channels: Mapping[str, str | None]) -> str:
+    """What of these channels lets nothing through during the run; empty if that is not to be seen."""
+    duration_s = scenario["duration_s"]
+    for channel in filter(None, channels.values()):
+        try:
+            first_ms = int(_verus.trace_read(channel, scenario["seed"], duration_s)["times_ms"][0])
+        except (ValueError, OSError):  # a constant rate
+            continue
+        if first_ms >= duration_s * 1e3:
+            first = f"the first opportunity of `{channel}` is at {first_ms / 1e3:.10g} s"
+            calendar = "; its times are of a calendar: subtract the first" if first_ms >= _CALENDAR_MS else ""
+            return f"{first}, and the run lasts {duration_s:g} s{calendar}"
+    return ""

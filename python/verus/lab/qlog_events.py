@@ -1,0 +1,349 @@
+"""The events of a qlog file, whichever of its forms it has.
+
+A file is one JSON document, a JSON text sequence (RFC 7464), or a JSON text a line; gzip may be around each. Events are
+objects, or lists whose fields the trace names (drafts 00 and 01). A document is not parsed as a whole: its events are
+found by their brackets, and parsed one by one, so memory is bounded by the text and one event.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verus.lab import bounded_reading
+
+#: What a log's name ends in: the current drafts, 0.3, and what other writers use. Each may have `.gz` behind it.
+SUFFIXES = (".sqlog", ".qlog", ".qlogseq", ".qlognd")
+
+#: Of one event, or of what stands around events, bytes; a larger one is left out.
+_MOST_RECORD = 1 << 20
+
+#: Bytes of the shortest event that says something.
+_LEAST_EVENT = 16
+
+#: Of what a gzip file holds, bytes, at the least: our logs have no more.
+_LEAST_UNPACKED = 65 << 20
+
+_RECORD_SEPARATOR = b"\x1e"
+
+
+def is_log_name(path: Path) -> bool:
+    """Whether a file's name is that of a log.
+
+    Example:
+        >>> is_log_name(Path("a.sqlog")), is_log_name(Path("a.qlog.gz")), is_log_name(Path("a.gz"))
+        (True, True, False)
+    """
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix in SUFFIXES
+
+
+class NotQlogError(Exception):
+    """What keeps a file from being a qlog, in words."""
+
+
+@dataclass
+class Event:
+    """One event.
+
+    Attributes:
+        time: As it stands there.
+        is_delta: Whether it counts from the event before.
+        kind: What happened: the name, without its namespace.
+        data: What belongs to it.
+        group: Its connection, where the trace is of several.
+    """
+
+    time: Any
+    is_delta: bool
+    kind: str
+    data: Mapping[str, Any]
+    group: str = ""
+
+
+@dataclass
+class Trace:
+    """A trace: what it says of its events, and where these are.
+
+    Attributes:
+        title: Its own, or its file's.
+        time_format: How times are told, as it says.
+        units_per_ms: Of its times and delays.
+        cut: Whether its end is missing.
+    """
+
+    title: str
+    time_format: str
+    units_per_ms: float
+    cut: bool
+    _records: Callable[[], Iterator[bytes | None]]
+    _fields: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls, told: Mapping[str, Any], title: Any, *, cut: bool, records: Callable[[], Iterator[bytes | None]]
+    ) -> Trace:
+        """What a trace says of itself, as JSON."""
+        common, configuration = _object(told, "common_fields"), _object(told, "configuration")
+        fields = told.get("event_fields")
+        return cls(
+            title=_text(title) or _text(told.get("title")),
+            time_format=_text(common.get("time_format")) or _text(configuration.get("time_format")),
+            units_per_ms=1000.0 if configuration.get("time_units") == "us" else 1.0,
+            cut=cut,
+            _records=records,
+            _fields=[str(name).lower() for name in fields] if isinstance(fields, list) else (),
+        )
+
+    def events(self, skipped: Counter[str]) -> Iterator[Event]:
+        """Each event that can be read; others are counted."""
+        for record in self._records():
+            told = None if record is None else _parsed(record)
+            if isinstance(told, list) and self._fields:
+                told = dict(zip(self._fields, told, strict=False))
+            event = _event(told) if isinstance(told, Mapping) else None
+            if event is None:
+                skipped["events that cannot be read"] += 1
+            else:
+                yield event
+
+
+def _event(told: Mapping[str, Any]) -> Event | None:
+    name, data = told.get("name", told.get("event", told.get("event_type"))), told.get("data")
+    if not isinstance(name, str) or not isinstance(data, Mapping):
+        return None
+    time, is_delta = told.get("time", told.get("relative_time")), False
+    if time is None:
+        time, is_delta = told.get("delta_time"), True
+    return Event(time, is_delta, name.rpartition(":")[2].lower(), data, _text(told.get("group_id")))
+
+
+def content(path: Path) -> bytes:
+    """What a file holds, unpacked.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no file, or too large.
+        NotQlogError: It is damaged, or no text that JSON may be.
+    """
+    text = bounded_reading.content(path, bounded_reading.MOST_LINES)
+    if text[:2] == b"\x1f\x8b":
+        most = min(max(_LEAST_UNPACKED, 100 * len(text)), bounded_reading.MOST_LINES)
+        try:
+            text = bounded_reading.gunzip(io.BytesIO(text), most).getvalue()
+        except ValueError as error:
+            raise NotQlogError(f"the gzip data: {error}") from error
+    if text[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise NotQlogError("it is UTF-16; JSON is UTF-8")
+    return text.removeprefix(b"\xef\xbb\xbf")
+
+
+def traces(text: bytes) -> Iterator[Trace]:
+    """The traces of a file: one of a sequence, any number of a document.
+
+    Raises:
+        NotQlogError: It is neither.
+    """
+    if text[:1] == _RECORD_SEPARATOR:
+        yield _sequence(text, _RECORD_SEPARATOR)
+        return
+    line_end = text.find(b"\n", 0, _MOST_RECORD)
+    if line_end > 0 and isinstance(_parsed(text[:line_end]), Mapping) and not text[line_end:].isspace():
+        yield _sequence(text, b"\n")
+        return
+    yield from _Document(text).traces()
+
+
+def _sequence(text: bytes, separator: bytes) -> Trace:
+    records = _split(text, separator)
+    head = _parsed(next(records, None) or b"")
+    if not isinstance(head, Mapping):
+        raise NotQlogError("its first record is not a JSON object")
+    # A last record that was cut short is left out, as RFC 7464 has it.
+    end = text.rfind(separator) + 1 if separator == _RECORD_SEPARATOR else text.rfind(b"\n") + 1
+    cut = not text.endswith(b"\n") and (len(text) - end > _MOST_RECORD or _parsed(text[end:]) is None)
+    whole = text[: end - 1] if cut else text
+
+    def rest() -> Iterator[bytes | None]:
+        found = _split(whole, separator)
+        next(found, None)
+        return found
+
+    return Trace.of(_object(head, "trace"), head.get("title"), cut=cut, records=rest)
+
+
+def _split(text: bytes, separator: bytes) -> Iterator[bytes | None]:
+    """The records between separators; None for one that is too long to be read."""
+    at = 0
+    while at < len(text):
+        end = text.find(separator, at)
+        end = len(text) if end < 0 else end
+        if not text[at : min(end, at + 64)].isspace() and end > at:
+            yield text[at:end] if end - at <= _MOST_RECORD else None
+        at = end + 1
+
+
+def _parsed(record: bytes) -> Any:
+    """The JSON of a record; None if it is none."""
+    try:
+        return json.loads(record)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _object(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = of.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _text(told: Any) -> str:
+    return told if isinstance(told, str) else ""
+
+
+#: White space of JSON, and what a value that is no text and has no brackets consists of.
+_SPACE, _PLAIN = re.compile(rb"[ \t\r\n]*"), re.compile(rb"[^\s,:\]}\[{\"]+")
+
+#: A text, whose end is empty if it has none, or a bracket. Nothing is tried twice, so it takes linear time.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("?)|[\[\]{}]', re.DOTALL)
+
+
+class _CutError(Exception):
+    """The text ends, or is no JSON, before its last bracket."""
+
+
+@dataclass
+class _Found:
+    """A trace of a document: its fields but the events, where each of these begins and ends, and how many are none."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    short: int = 0
+    is_cut: bool = True
+
+
+class _Document:
+    """A JSON document with traces. It is walked down to the events, which are skipped by their brackets."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._title: Any = ""
+        self._found: list[_Found] = []
+        self._has_traces = False
+
+    def traces(self) -> Iterator[Trace]:
+        """Its traces; one that ends too early has what stands before.
+
+        Raises:
+            NotQlogError: It has none.
+        """
+        try:
+            end = self._space(self._members(self._space(0), self._of_file))
+            if end < len(self._text):
+                raise _CutError
+        except _CutError:
+            if not any(found.ends for found in self._found):
+                raise NotQlogError("it is neither JSON with `traces` nor a sequence of JSON texts") from None
+        if not self._has_traces:
+            raise NotQlogError("it has no `traces`")
+        for found in self._found:
+            yield Trace.of(found.fields, self._title, cut=found.is_cut, records=lambda found=found: self._events(found))  # type: ignore[misc]
+
+    def _events(self, found: _Found) -> Iterator[bytes | None]:
+        for begin, end in zip(found.ends[::2], found.ends[1::2], strict=True):
+            yield self._text[begin:end] if end - begin <= _MOST_RECORD else None
+        yield from itertools.repeat(None, found.short)
+
+    def _of_file(self, key: Any, at: int) -> int:
+        if key == "traces" and self._text[at : at + 1] == b"[":
+            self._has_traces = True
+            return self._items(at, self._trace)
+        end = self._skip(at)
+        if key == "title":
+            self._title = self._value(at, end)
+        return end
+
+    def _trace(self, at: int) -> int:
+        if self._text[at : at + 1] != b"{":
+            return self._skip(at)
+        found = _Found()
+        self._found.append(found)
+
+        def member(key: Any, at: int) -> int:
+            if key == "events" and self._text[at : at + 1] == b"[":
+                return self._items(at, event)
+            end = self._skip(at)
+            found.fields[str(key)] = self._value(at, end)
+            return end
+
+        def event(at: int) -> int:
+            end = self._skip(at)
+            if end - at < _LEAST_EVENT:
+                found.short += 1
+            else:
+                found.ends.extend((at, end))
+            return end
+
+        end = self._members(at, member)
+        found.is_cut = False
+        return end
+
+    def _members(self, at: int, take: Callable[[Any, int], int]) -> int:
+        """Has `take` pass over the value of each member of an object; where the object ends."""
+
+        def member(at: int) -> int:
+            end = self._skip(at)
+            colon = self._space(end)
+            if self._text[at : at + 1] != b'"' or self._text[colon : colon + 1] != b":":
+                raise _CutError
+            return take(self._value(at, end), self._space(colon + 1))
+
+        return self._items(at, member, b"{}")
+
+    def _items(self, at: int, take: Callable[[int], int], brackets: bytes = b"[]") -> int:
+        """Has `take` pass over each item of a list; where the list ends."""
+        text, opening, closing = self._text, brackets[:1], brackets[1:]
+        if text[at : at + 1] != opening:
+            raise _CutError
+        at = self._space(at + 1)
+        if text[at : at + 1] == closing:
+            return at + 1
+        while True:
+            at = self._space(take(at))
+            if text[at : at + 1] == closing:
+                return at + 1
+            if text[at : at + 1] != b",":
+                raise _CutError
+            at = self._space(at + 1)
+
+    def _space(self, at: int) -> int:
+        return _SPACE.match(self._text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+
+    def _skip(self, at: int) -> int:
+        """Where the value ends that begins here."""
+        first = self._text[at : at + 1]
+        if first not in (b"{", b"[", b'"'):
+            plain = _PLAIN.match(self._text, at)
+            if plain is None:
+                raise _CutError
+            return plain.end()
+        depth = 0
+        for token in _TOKEN.finditer(self._text, at):
+            word = token[0][:1]
+            if word == b'"':
+                if not token[1]:
+                    raise _CutError
+            else:
+                depth += 1 if word in b"{[" else -1
+            if depth <= 0:
+                return token.end()
+        raise _CutError
+
+    def _value(self, at: int, end: int) -> Any:
+        return _parsed(self._text[at:end]) if end - at <= _MOST_RECORD else None
