@@ -108,7 +108,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses=logical --dist=loadfile --no-loa
 
 .PHONY: test-python
 test-python: build
-	$(PYTEST) -m 'not real_time and not pages and not claims'
+	$(PYTEST) -m 'not real_time and not pages and not claims and not recordings'
 
 # What a reader sees.
 .PHONY: test-pages
@@ -139,8 +139,9 @@ test-root: $(STAMPS)/packages ## What takes root, network namespaces and TUN
 
 # Of what does not ship: recordings and references of others, in ../shared or where VERUS_SHARED says. Fails without them.
 .PHONY: test-recordings
-test-recordings: $(STAMPS)/packages ## What holds on recordings, which must be there (VERUS_SHARED, else ../shared)
-	$(CARGO_TEST) $$(scripts/which_tests.py test-recordings)
+test-recordings: build ## What holds on recordings, which must be there (VERUS_SHARED, else ../shared)
+	status=0; $(CARGO_TEST) $$(scripts/which_tests.py test-recordings) || status=1; \
+	$(PYTEST) -m recordings || status=1; exit $$status
 
 .PHONY: lint
 lint: ## Formatting, lints, types, licences, WebAssembly, releases

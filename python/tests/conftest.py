@@ -29,9 +29,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 PAGES = ("test_printed_commands", "test_own_controller_page")
 #: What computes for minutes: `make test-claims`.
 CLAIMS = ("test_claims", "test_arena")
+#: What runs over public recordings: `make test-recordings`.
+RECORDINGS = ("test_on_recordings",)
 
 #: Files that take longest, which begin first: each stays on one worker, and for the last one all others would wait.
-LONGEST = (*PAGES, *CLAIMS, "test_endpoint", "test_sweep")
+LONGEST = (*PAGES, *CLAIMS, *RECORDINGS, "test_endpoint", "test_sweep")
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -52,6 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.pages)
         if item.path.stem in CLAIMS:
             item.add_marker(pytest.mark.claims)
+        if item.path.stem in RECORDINGS:
+            item.add_marker(pytest.mark.recordings)
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
 

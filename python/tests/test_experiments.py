@@ -15,6 +15,7 @@ from verus.lab.runner import run_all
 from verus.papers import claims
 from verus.papers.experiment import Options
 from verus.papers.later import cs244
+from verus.papers.recordings import find_recordings
 from verus.papers.reproduction import Column, columns_for
 from verus.papers.target import Check, verdict
 from verus.report.wanted import Wanted
@@ -126,6 +127,15 @@ def test_missing_recordings_name_the_command_that_brings_them(verus: Command) ->
     ran = verus("reproduce", "cs244")
     assert ran.code == 2
     assert ran.err.count("verus trace fetch cs244") == 1
+
+
+def test_a_recording_is_found_with_its_stretch(tmp_path: Path) -> None:
+    (tmp_path / "cs244-2017").mkdir()
+    file = tmp_path / "cs244-2017" / "camp_ped_2min"
+    file.touch()
+    name = "cs244-2017/camp_ped_2min"
+    texts = [name, f"{name}[:60]", f"{name}[60:]+{name}"]
+    assert find_recordings(texts, tmp_path) == {text: text.replace(name, str(file)) for text in texts}
 
 
 #: How many claims the list had when it was fixed; it may grow.

@@ -69,4 +69,7 @@ def find_recordings(texts: Iterable[str], folder: Path | None) -> dict[str, str]
     for group, files in missing.items():
         if files:
             raise MissingRecordings(files, group)
-    return {text: "+".join(found[name] + rest for name, _, rest in parts) for text, parts in split.items()}
+    return {
+        text: "+".join(found[name] + bracket + stretch for name, bracket, stretch in parts)
+        for text, parts in split.items()
+    }

@@ -1,0 +1,72 @@
+"""Every experiment over recordings, in its shortest form: channels are found, models are trained, pages are made."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from verus import papers
+from verus.papers import claims, reproduction
+from verus.papers.experiment import Options
+from verus.papers.reproduction import Column, Place
+
+#: Simulated seconds in the short form of what runs longer.
+SHORT_S = 20.0
+#: Where an experiment's length stands, if not in its own module; and which lengths are needed to measure anything.
+LENGTHS = {
+    "sigcomm-fig08": ("sigcomm.stationary_phones", SHORT_S),
+    "sigcomm-fig09": ("sigcomm.stationary_phones", SHORT_S),
+    "sigcomm-fig03": ("sigcomm.fig03", 360),
+    "sigcomm-fig04": ("sigcomm.fig04", 300.0),
+    "sigcomm-fig07": ("sigcomm.fig07", 200.0),
+    "model-fig11": ("model.on_off_users", 300.0),
+    "model-fig12": ("model.on_off_users", 300.0),
+}
+#: What runs recordings through an experiment of its own shape, or repeats its own short form in other tests.
+OTHERS = {"calibration", "arena", "ablation", "forward", "agreement", "peers"}
+
+
+def with_recordings() -> list[str]:
+    """The experiments that have recordings, of those that make a `Reproduction`."""
+    return [name for name in papers.NAMES if name not in OTHERS and any(one.recording for one in places(name).values())]
+
+
+def places(name: str) -> Mapping[str, Place]:
+    """The channels of an experiment."""
+    prepare = papers.find(name).prepare
+    channels: Mapping[str, Place] = prepare.__self__.channels  # type: ignore[attr-defined]
+    return channels
+
+
+@pytest.fixture
+def recordings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves the built-in channels out, which other tests run."""
+    both = reproduction.columns_for
+
+    def columns(name: str, channels: Mapping[str, Place], options: Options) -> tuple[list[Column], str]:
+        found, missing = both(name, channels, options)
+        return [column for column in found if column.name == claims.RECORDINGS], missing
+
+    monkeypatch.setattr(reproduction, "columns_for", columns)
+
+
+@pytest.mark.usefixtures("recordings_alone")
+@pytest.mark.parametrize("name", with_recordings())
+def test_every_experiment_runs_over_the_recordings(name: str, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, seconds = LENGTHS.get(name, (papers.module_of(name).removeprefix("papers."), SHORT_S))
+    for shortened in (module, "model.trained_models"):
+        constants = importlib.import_module(f"verus.papers.{shortened}")
+        if hasattr(constants, "DURATION_S"):
+            length = seconds if shortened == module else SHORT_S
+            monkeypatch.setattr(constants, "DURATION_S", length)
+    experiment = papers.find(name)
+    results = experiment.prepare(Options(traces=shared / "traces", repeat=1))(None)
+    own = [claim for claim in claims.of(name) if claim.channels == claims.RECORDINGS]
+    judged = experiment.judged(results)
+    assert len(judged) == len(claims.of(name))
+    assert all(one.holds is not None for one in judged if one.claim in own)
+    assert experiment.page(results).sections
+    assert experiment.summary(results)
