@@ -25,10 +25,14 @@ pub fn event() -> impl Strategy<Value = (bool, Event)> {
             prop_oneof![3 => Just(0), 1 => 0u64..1 << 31],
             prop_oneof![3 => Just(0), 1 => 0u64..100],
         ),
-        (number(), number(), any::<bool>()),
+        (number(), number(), any::<bool>(), number()),
     );
     let heard = heard.prop_map(
-        |((now, sent, rtt), (acked, lost, marked), (smoothed_rtt, in_flight, app_limited))| {
+        |(
+            (now, sent, rtt),
+            (acked, lost, marked),
+            (smoothed_rtt, in_flight, app_limited, lost_sent),
+        )| {
             Event::Heard(Heard {
                 now,
                 sent,
@@ -39,6 +43,7 @@ pub fn event() -> impl Strategy<Value = (bool, Event)> {
                 smoothed_rtt,
                 in_flight,
                 app_limited,
+                lost_sent,
             })
         },
     );
