@@ -11,6 +11,15 @@ int main(void)
 
 	while ((event = next_event(a))) {
 		switch (event) {
+		case 'd': {
+			struct state state = { a[0], a[1], a[2], a[3], a[4], a[5], a[6] };
+			struct decision decision;
+
+			law_decide(&state, &decision);
+			printf("%llu %llu\n", decision.window, decision.pace);
+			fflush(stdout);
+			continue;
+		}
 		case 's':
 			memset(&law, 0, sizeof(law));
 			forward_start(&law, a[0], a[1], a[2]);

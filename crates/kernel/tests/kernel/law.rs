@@ -1,7 +1,7 @@
 //! `forward` in C, compiled natively and under sanitizers, and the core's, both behind the same events and answers.
 
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Phase, Time, Timeout};
-use verus_protocol::forward::{Config, Forward};
+use verus_protocol::forward::{Config, Forward, law};
 
 use crate::program::Program;
 
@@ -171,6 +171,24 @@ impl Native {
                 self.ask(&format!("p {bytes}"))
             }
         }
+    }
+
+    /// The law alone: window and pace.
+    pub fn decide(&mut self, state: &law::State) -> law::Decision {
+        let told = self.program.ask(&format!(
+            "d {} {} {} {} {} {} {}",
+            state.rate,
+            state.base,
+            state.queue,
+            state.wanted,
+            state.packet,
+            state.given,
+            state.phase as u8
+        ));
+        let [window, pace] = told[..] else {
+            panic!("{state:?} was answered by {told:?}");
+        };
+        law::Decision { window, pace }
     }
 
     fn ask(&mut self, line: &str) -> Answer {
