@@ -93,6 +93,7 @@ impl Left<'_> {
                     smoothed_rtt: if kind & 0x0f < 8 { rtt } else { self.number() },
                     in_flight: self.number(),
                     app_limited: kind & 1 == 1,
+                    lost_sent: if kind & 0x20 == 0 { 0 } else { self.number() },
                 })
             }
         })

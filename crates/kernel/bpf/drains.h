@@ -8,9 +8,11 @@
 #define INTERVAL (4000 * MS)
 #define SOONEST (500 * MS)
 #define ROUNDS 2
+#define JITTER_PART 26
 #define UNMOVED 32
+#define LONGER 2
 
-enum turn { TURN_NOTHING, TURN_BEGAN, TURN_UNMOVED };
+enum turn { TURN_NOTHING, TURN_BEGAN, TURN_UNMOVED, TURN_LONGER };
 
 struct drains {
 	u64 met;
@@ -19,6 +21,7 @@ struct drains {
 	u64 wait;
 	u64 before;
 	u64 base;
+	u64 calm;
 	/* Since when, of a drain. */
 	u64 since;
 	/* enum law_phase. */
@@ -35,6 +38,8 @@ struct seen {
 	u64 target;
 	u64 base;
 	u64 smoothed_rtt;
+	u64 steady;
+	u64 range;
 };
 
 static inline void drains_new(struct drains *d, u64 now)
@@ -45,6 +50,7 @@ static inline void drains_new(struct drains *d, u64 now)
 	d->wait = SOONEST;
 	d->before = 0;
 	d->base = 0;
+	d->calm = 0;
 	d->since = 0;
 	d->phase = PHASE_LAW;
 	d->high = 0;
@@ -52,9 +58,9 @@ static inline void drains_new(struct drains *d, u64 now)
 	d->sure = 0;
 }
 
-static inline int drains_fail(struct drains *d, u64 now, u64 queue)
+static inline int drains_fail(struct drains *d, u64 now, u64 queue, int constant)
 {
-	int unmoved;
+	int unmoved, longer, first = d->first;
 
 	d->ended = now;
 	d->high = 0;
@@ -65,16 +71,19 @@ static inline int drains_fail(struct drains *d, u64 now, u64 queue)
 		d->since = now;
 		return TURN_NOTHING;
 	}
-	unmoved = !d->first && times(apart(queue, d->before), UNMOVED) <= d->before;
+	unmoved = times(apart(queue, d->before), UNMOVED) <= d->before;
+	longer = queue > times(d->calm, LONGER) && less(d->before, queue) <= d->calm && constant;
 	d->phase = PHASE_LAW;
 	d->first = 0;
-	return unmoved ? TURN_UNMOVED : TURN_NOTHING;
+	if (first)
+		return TURN_NOTHING;
+	return unmoved ? TURN_UNMOVED : longer ? TURN_LONGER : TURN_NOTHING;
 }
 
 static inline int drains_update(struct drains *d, u64 now, const struct seen *seen)
 {
 	u64 queue = seen->queue, target = seen->target;
-	u64 near = more(target / 7, 1 * MS);
+	u64 near = target / 7 + smaller(seen->steady / JITTER_PART, target / 7);
 	int over = d->phase != PHASE_LAW && less(now, d->since) >= times(seen->smoothed_rtt, ROUNDS);
 	int high, due;
 
@@ -91,9 +100,10 @@ static inline int drains_update(struct drains *d, u64 now, const struct seen *se
 		return TURN_NOTHING;
 	}
 	if (d->phase != PHASE_LAW)
-		return over ? drains_fail(d, now, queue) : TURN_NOTHING;
+		return over ? drains_fail(d, now, queue, seen->range <= near) : TURN_NOTHING;
 	if (queue <= times(target, 3) / 2) {
 		d->high = 0;
+		d->calm = target;
 	} else if (!d->high) {
 		d->high = 1;
 		d->high_since = now;

@@ -64,8 +64,10 @@ static inline int share_exceeds(const struct share *s, u64 n, u64 packet)
 /* --- path.rs --- */
 
 #define THERE_MEMORY (5000 * MS)
-#define LONGEST_SILENCE (200 * MS)
+#define LONGEST_UNHEARD (200 * MS)
 #define BRIEF (20 * MS)
+#define FULL_MEMORY (2000 * MS)
+#define BARE_MEMORY (30000 * MS)
 
 /* More than any delay: no sample yet. */
 #define NO_SAMPLE 0x7fffffffffffffffull
@@ -76,12 +78,23 @@ struct least {
 	u64 since;
 };
 
+/* The longest, where the core has the least of what is negated. */
+struct most {
+	u64 older;
+	u64 newer;
+	u64 since;
+};
+
 struct path_delay {
 	struct least there;
 	struct least standing;
 	struct least brief;
+	struct least bare;
+	struct most highest;
+	struct most longest;
 	u64 heard;
 	u64 last;
+	u64 newest;
 	/* Of the packet acknowledged last, in us. */
 	u32 delay;
 	u32 reserved;
@@ -102,6 +115,21 @@ static inline u64 least_get(const struct least *l)
 	return smaller(l->older, l->newer);
 }
 
+static inline void most_update(struct most *m, u64 now, u64 span, u64 value)
+{
+	if (less(now, m->since) >= span) {
+		m->older = m->newer;
+		m->newer = value;
+		m->since = now;
+	}
+	m->newer = larger(m->newer, value);
+}
+
+static inline u64 most_get(const struct most *m)
+{
+	return larger(m->older, m->newer);
+}
+
 static inline u64 path_above(const struct path_delay *p, u64 there)
 {
 	return less(there, least_get(&p->there));
@@ -109,11 +137,15 @@ static inline u64 path_above(const struct path_delay *p, u64 there)
 
 static inline void path_on_acked(struct path_delay *p, u64 now, u64 rtt, u64 smoothed_rtt)
 {
-	p->heard = more(p->heard, smaller(less(now, p->last), LONGEST_SILENCE));
+	p->heard = more(p->heard, smaller(less(now, p->last), LONGEST_UNHEARD));
 	p->last = now;
 	least_update(&p->there, p->heard, THERE_MEMORY, rtt);
 	least_update(&p->standing, now, smoothed_rtt / 4, rtt);
 	least_update(&p->brief, now, BRIEF, rtt);
+	p->newest = rtt;
+	most_update(&p->highest, now, smoothed_rtt / 4, rtt);
+	most_update(&p->longest, now, FULL_MEMORY, rtt);
+	least_update(&p->bare, p->heard, BARE_MEMORY, rtt);
 	p->delay = cut(path_above(p, rtt) / 1000);
 }
 
@@ -125,6 +157,11 @@ static inline u64 path_base(const struct path_delay *p)
 static inline u64 path_queue(const struct path_delay *p)
 {
 	return path_above(p, least_get(&p->standing));
+}
+
+static inline u64 path_range(const struct path_delay *p)
+{
+	return less(most_get(&p->highest), least_get(&p->standing));
 }
 
 static inline void path_lengthen(struct path_delay *p)
@@ -141,6 +178,7 @@ static inline void path_lengthen(struct path_delay *p)
 #define MARKS 16
 #define MARKS_PER_PERIOD 12
 #define SILENCE (80 * MS)
+#define LONGEST_SILENCE (1000 * MS)
 #define GAP_MEMORY 3000000000ull
 #define LONGEST_GAP 30000000ull
 
@@ -157,6 +195,7 @@ struct deliveries {
 	u64 last;
 	u64 spacing;
 	u64 pause;
+	u64 silence;
 	u64 sent;
 	/* G. */
 	u64 gap;
@@ -174,7 +213,7 @@ static inline void deliveries_on(struct deliveries *d, u64 at, u64 sent, u64 siz
 	if (at > d->last) {
 		u32 now = d->counted >> 6;
 		u64 newest = masked(d->newest, MARKS - 1);
-		u64 most = SILENCE;
+		u64 most = d->silence;
 		u64 gap = less(at, d->last);
 
 		if ((u64)(u32)(now - d->marks[newest].at) << 6 >= d->spacing) {
@@ -218,6 +257,54 @@ static inline int deliveries_rate(const struct deliveries *d, u64 period, u64 sh
 	return 1;
 }
 
+/* --- room.rs --- */
+
+#define GROWTH (16000 * MS)
+
+struct room {
+	/* c, in 2^-16. */
+	u64 share;
+	u64 cut_at;
+	u64 partial_at;
+	u64 grown_at;
+};
+
+/* The queue at a loss. */
+struct full_queue {
+	u64 delay;
+	u64 longest;
+	u64 packet_time;
+};
+
+static inline int room_is_bounded(const struct room *r)
+{
+	return r->share < UNBOUNDED;
+}
+
+static inline void room_on_loss(struct room *r, u64 now, const struct full_queue *queue, u64 target, u64 steady,
+				u64 smoothed_rtt)
+{
+	if (times(more(queue->delay, queue->packet_time), 8) < times(queue->longest, 7)) {
+		r->partial_at = now;
+	} else if (times(less(queue->delay, queue->packet_time), 8) < times(target, 9) &&
+		   less(now, r->partial_at) > times(smoothed_rtt, 2)) {
+		r->share = (target / 1000 * ONE / 2) / larger(steady / 1000, 1);
+		r->cut_at = now;
+	}
+}
+
+static inline void room_grow(struct room *r, u64 now, u64 steady, u64 longest)
+{
+	if (room_is_bounded(r)) {
+		u64 passed = smaller(less(now, r->grown_at), GROWTH);
+
+		r->share += passed / 1000 * ONE / (GROWTH / 1000);
+		if (r->share * (steady / 1000) / ONE > longest / 1000)
+			r->share = UNBOUNDED;
+	}
+	r->grown_at = now;
+}
+
 /* --- estimates.rs --- */
 
 #define LONGEST_PERIOD (400 * MS)
@@ -225,7 +312,10 @@ static inline int deliveries_rate(const struct deliveries *d, u64 period, u64 sh
 #define STEP_PACKETS 16
 #define LOST_STEPS 8
 #define CHANNEL_STEPS 64
+#define EMPTY_PART 13
 #define EMPTY (2 * MS)
+#define REFILL_PART 4
+#define REFILL_LOSS 32
 #define DRAINED (500 * MS)
 #define LONGEST_LOOK (200 * MS)
 #define UNMEASURED (80 * MS)
@@ -236,9 +326,12 @@ struct estimates {
 	u64 base;
 	u64 queue;
 	u64 wanted;
-	/* What q was computed from last: r, and the shares. */
+	/* What q was computed from last: r, the shares and c. */
 	u64 wanted_of;
 	u64 wanted_for;
+	u64 wanted_in;
+	/* s at r: the core computes it where it is used, this where r changes. */
+	u64 steady;
 	u64 budget;
 	u64 smoothed_rtt;
 	u64 looked;
@@ -247,6 +340,7 @@ struct estimates {
 	struct share lost;
 	struct share late;
 	struct share empty;
+	struct room room;
 	struct path_delay path;
 	struct deliveries deliveries;
 };
@@ -267,7 +361,16 @@ struct heard {
 	u64 in_flight;
 	/* That packet left when the source had run dry. */
 	u64 app_limited;
+	/* When the newest of the packets taken for lost had left. */
+	u64 lost_sent;
 };
+
+/* r is `rate`. */
+static inline void estimates_set_rate(struct estimates *e, u64 rate)
+{
+	e->rate = rate;
+	e->steady = law_steady(e->budget / 1000, rate) * 1000;
+}
 
 static inline void estimates_new(struct estimates *e, u64 budget)
 {
@@ -275,7 +378,12 @@ static inline void estimates_new(struct estimates *e, u64 budget)
 	e->path.there.older = e->path.there.newer = NO_SAMPLE;
 	e->path.standing.older = e->path.standing.newer = NO_SAMPLE;
 	e->path.brief.older = e->path.brief.newer = NO_SAMPLE;
+	e->path.bare.older = e->path.bare.newer = NO_SAMPLE;
 	e->deliveries.pause = ~0ull;
+	e->deliveries.silence = SILENCE;
+	e->room.share = UNBOUNDED;
+	e->wanted_in = UNBOUNDED;
+	estimates_set_rate(e, 0);
 }
 
 static inline u64 estimates_horizon(const struct estimates *e)
@@ -296,6 +404,16 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 	share_forget_step(&e->lost);
 	share_update(&e->lost, h->now, h->lost + h->marked * packet, h->acked + h->lost, packet * STEP_PACKETS,
 		     LOST_STEPS);
+	if (settled && h->lost && h->lost_sent > e->room.cut_at) {
+		u64 bare = least_get(&e->path.bare);
+		struct full_queue queue = {
+			.delay = less(e->path.newest, bare),
+			.longest = less(most_get(&e->path.longest), bare),
+			.packet_time = time_for(e->rate, packet),
+		};
+
+		room_on_loss(&e->room, h->now, &queue, e->wanted, e->steady, h->smoothed_rtt);
+	}
 	if (settled) {
 		share_forget_step(&e->late);
 		share_update(&e->late, h->now, late, h->acked, packet * STEP_PACKETS, CHANNEL_STEPS);
@@ -323,12 +441,15 @@ static inline void estimates_want(struct estimates *e)
 		.lost = lost,
 		.empty = empty,
 		.late = late,
+		.room = e->room.share,
 	};
 
-	if (e->wanted_of && known == e->wanted_for && apart(e->rate, e->wanted_of) <= e->wanted_of / 64)
+	if (e->wanted_of && known == e->wanted_for && e->room.share == e->wanted_in &&
+	    apart(e->rate, e->wanted_of) <= e->wanted_of / 64)
 		return;
 	e->wanted_of = e->rate;
 	e->wanted_for = known;
+	e->wanted_in = e->room.share;
 	e->wanted = law_wanted(&channel) * 1000;
 }
 
@@ -342,21 +463,26 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 	period = estimates_period(e, packet);
 	if (deliveries_rate(&e->deliveries, period, more(e->base, e->wanted), &rate)) {
 		int drained = since_drained <= more(period, times(e->smoothed_rtt, 2));
+		u64 refill = less(e->base / REFILL_PART, e->budget / 2);
 
-		if (rate > e->rate || !(e->dry || drained) || e->queue > e->wanted)
-			e->rate = rate;
+		if (rate > e->rate || !(e->dry || drained) || e->queue > larger(e->wanted, refill) ||
+		    share_exceeds(&e->lost, REFILL_LOSS, packet))
+			estimates_set_rate(e, rate);
 	}
 	share_forget_step(&e->empty);
-	if (steady && !e->dry && since_drained > DRAINED) {
+	if (steady && !e->dry && since_drained > DRAINED && !room_is_bounded(&e->room)) {
 		u64 look = smaller(less(now, e->looked), LONGEST_LOOK);
 		u64 brief = path_above(&e->path, least_get(&e->path.brief));
+		u64 empty = brief <= smaller(EMPTY, e->steady / EMPTY_PART) ? look : 0;
 
-		share_update(&e->empty, now, brief <= EMPTY ? look : 0, look, 1, CHANNEL_STEPS);
+		share_update(&e->empty, now, empty, look, 1, CHANNEL_STEPS);
 	}
 	e->looked = now;
+	room_grow(&e->room, now, e->steady, e->budget);
 	estimates_want(e);
 	e->deliveries.spacing = estimates_period(e, packet) / MARKS_PER_PERIOD;
 	e->deliveries.pause = more(e->base, e->wanted) / 2;
+	e->deliveries.silence = larger(SILENCE, smaller(times(time_for(e->rate, packet), 2), LONGEST_SILENCE));
 }
 
 static inline void estimates_lengthen(struct estimates *e, u64 rate)
@@ -364,7 +490,7 @@ static inline void estimates_lengthen(struct estimates *e, u64 rate)
 	path_lengthen(&e->path);
 	e->base = path_base(&e->path);
 	e->queue = path_queue(&e->path);
-	e->rate = larger(e->rate, rate);
+	estimates_set_rate(e, larger(e->rate, rate));
 	estimates_want(e);
 }
 

@@ -110,6 +110,12 @@ void forward_heard(u64 *context)
 	rtt = round_trip(sample, known);
 	heard.rtt = rtt ? rtt : known;
 	heard.sent = less(heard.now, heard.rtt);
+	/*
+	 * TCP does not tell when a lost packet had left. It takes for lost what left before the newest packet delivered
+	 * (RACK, RFC 8985), and has mostly done so with what left before the one delivered previously: that one's departure
+	 * is used. This one's would count the last losses of an overflow, seen after the window was cut, as another's.
+	 */
+	heard.lost_sent = law->estimates.deliveries.sent;
 	if (!heard.rtt)
 		heard.acked = 0;
 	forward_on_heard(law, &heard);

@@ -32,6 +32,7 @@ struct forward {
 	u64 starting;
 	u64 updated;
 	u64 rate_before;
+	u64 rate_calm;
 	u64 now;
 	u32 queued_samples;
 	u8 is_starting;
@@ -86,13 +87,20 @@ static inline void change_phase(struct forward *f)
 			.target = e->wanted,
 			.base = e->base,
 			.smoothed_rtt = e->smoothed_rtt,
+			.steady = e->steady,
+			.range = path_range(&e->path),
 		};
-		int turn = drains_update(&f->drains, f->now, &seen);
+		int turn;
 
+		if (f->drains.phase == PHASE_LAW && !f->drains.high)
+			f->rate_calm = e->rate;
+		turn = drains_update(&f->drains, f->now, &seen);
 		if (turn == TURN_BEGAN)
 			f->rate_before = e->rate;
 		else if (turn == TURN_UNMOVED)
 			estimates_lengthen(e, f->rate_before);
+		else if (turn == TURN_LONGER)
+			estimates_lengthen(e, f->rate_calm);
 	} else {
 		f->queued_samples = e->queue > e->wanted / 2 ? f->queued_samples + 1 : 0;
 		if (f->queued_samples >= QUEUED_SAMPLES || share_exceeds(&e->lost, OVERFLOW, f->packet)) {

@@ -17,14 +17,18 @@
 #define CHANGING 60
 #define SPARE (ONE / 25)
 #define LOSS_PRICE 150
+#define UNPRICED (ONE / 64)
 #define DAMPING 5
 #define GAPS 4
 #define LONGEST_GAPS 80000ull
 #define LONGEST_HORIZON 200000ull
+#define LONGEST_LEAD 90000ull
 #define DRAIN_PERCENT 15
 #define SMALL_PACKETS 4
 #define LEAST_SHARE 8
 #define DRAINED_SHARE 2
+/* c where nothing bounds the target. */
+#define UNBOUNDED (1ull << 26)
 
 /* What q depends on. */
 struct channel {
@@ -33,6 +37,7 @@ struct channel {
 	u64 lost;
 	u64 empty;
 	u64 late;
+	u64 room;
 };
 
 enum law_phase { PHASE_GIVEN, PHASE_LAW, PHASE_DRAIN, PHASE_SHORT_DRAIN };
@@ -53,20 +58,32 @@ struct decision {
 	u64 pace;
 };
 
+/* s, us. */
+static inline u64 law_steady(u64 budget, u64 rate)
+{
+	u64 root = cube_root((REFERENCE << 39) / smaller(larger(rate, 1), FASTEST));
+
+	return ((smaller(budget, 1 << 20) * STEADY_OF / STEADY_IN) * root) >> 13;
+}
+
+static inline u64 law_priced(u64 queue, u64 lost)
+{
+	return (queue << 16) / (ONE + LOSS_PRICE * lost);
+}
+
 /* q, us. */
 static inline u64 law_wanted(const struct channel *channel)
 {
 	u64 budget = smaller(channel->budget, 1 << 20);
-	u64 rate = smaller(larger(channel->rate, 1), FASTEST);
-	u64 root = cube_root((REFERENCE << 39) / rate);
-	u64 steady = ((budget * STEADY_OF / STEADY_IN) * root) >> 13;
+	u64 steady = law_steady(budget, channel->rate);
 	u64 empty = less(smaller(channel->empty, ONE), SPARE);
 	u64 late = ONE + CHANGING * smaller(channel->late, ONE);
 	u64 bracket = ONE + ((CHANGING * empty) << 16) / late;
-	u64 price = ONE + LOSS_PRICE * smaller(channel->lost, ONE);
-	u64 changing = smaller((steady * bracket) >> 16, budget);
+	u64 lost = smaller(channel->lost, ONE);
+	u64 unbound = larger(steady, smaller((steady * bracket) >> 16, budget));
+	u64 bound = (steady * smaller(channel->room, UNBOUNDED)) >> 16;
 
-	return (larger(steady, changing) << 16) / price;
+	return bound < unbound ? law_priced(bound, less(lost, UNPRICED)) : law_priced(unbound, lost);
 }
 
 /* H, us. */
@@ -102,7 +119,7 @@ static inline void law_decide(const struct state *state, struct decision *decisi
 	if (window < SMALL_PACKETS * state->packet)
 		over = base + queue;
 	else
-		over = larger((base + wanted) / 2, base * 3 / 4);
+		over = larger(larger((base + wanted) / 2, base * 3 / 4), less(base + wanted, LONGEST_LEAD));
 	decision->window = window;
 	decision->pace = larger(smaller(window, 1ull << 40) * 8000000 / larger(over, 1), 1);
 }

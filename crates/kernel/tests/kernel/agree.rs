@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use proptest::prelude::*;
+use verus_protocol::forward::law;
 
 use crate::law::{Core, Event, Heard, Native, assert_same};
 use crate::path::Path;
@@ -25,10 +26,14 @@ pub fn event() -> impl Strategy<Value = (bool, Event)> {
             prop_oneof![3 => Just(0), 1 => 0u64..1 << 31],
             prop_oneof![3 => Just(0), 1 => 0u64..100],
         ),
-        (number(), number(), any::<bool>()),
+        (number(), number(), any::<bool>(), number()),
     );
     let heard = heard.prop_map(
-        |((now, sent, rtt), (acked, lost, marked), (smoothed_rtt, in_flight, app_limited))| {
+        |(
+            (now, sent, rtt),
+            (acked, lost, marked),
+            (smoothed_rtt, in_flight, app_limited, lost_sent),
+        )| {
             Event::Heard(Heard {
                 now,
                 sent,
@@ -39,6 +44,7 @@ pub fn event() -> impl Strategy<Value = (bool, Event)> {
                 smoothed_rtt,
                 in_flight,
                 app_limited,
+                lost_sent,
             })
         },
     );
@@ -133,6 +139,27 @@ proptest! {
                 assert_same(native.hear(event), core.hear(event), event);
             }
         });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn window_and_pace_are_the_same(
+        (rate, given) in (number(), 0u64..1 << 40),
+        [base, queue, wanted] in prop::array::uniform3(prop_oneof![3 => 0u64..1_000_000, 1 => number()]),
+        packet in 0u64..65_536,
+        phase in prop::sample::select(vec![
+            law::Phase::Given,
+            law::Phase::Law,
+            law::Phase::Drain,
+            law::Phase::ShortDrain,
+        ]),
+    ) {
+        let state = law::State { rate, base, queue, wanted, packet, given, phase };
+        let native = NATIVE.with_borrow_mut(|native| native.decide(&state));
+        prop_assert_eq!(native, law::decide(&state));
     }
 }
 

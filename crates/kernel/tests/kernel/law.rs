@@ -1,7 +1,7 @@
 //! `forward` in C, compiled natively and under sanitizers, and the core's, both behind the same events and answers.
 
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Phase, Time, Timeout};
-use verus_protocol::forward::{Config, Forward};
+use verus_protocol::forward::{Config, Forward, law};
 
 use crate::program::Program;
 
@@ -17,6 +17,8 @@ pub struct Heard {
     pub smoothed_rtt: u64,
     pub in_flight: u64,
     pub app_limited: bool,
+    /// When the newest of the packets taken for lost had left.
+    pub lost_sent: u64,
 }
 
 /// What happens to a flow.
@@ -41,6 +43,8 @@ pub struct Answer {
     pub horizon_ms: f64,
     /// p, e and l.
     pub shares: [f64; 3],
+    /// c · s, which bounds the target.
+    pub room_ms: f64,
     pub phase: Phase,
 }
 
@@ -66,9 +70,9 @@ impl Core {
         let forward = &mut self.0;
         match event {
             Event::Heard(heard) => {
-                let packet = |bytes: u64| Departure {
+                let packet = |sent: u64, bytes: u64| Departure {
                     number: 0,
-                    at: Time::from_nanos(heard.sent),
+                    at: Time::from_nanos(sent),
                     size: Bytes::new(bytes),
                     window: Bytes::ZERO,
                     in_flight: Bytes::ZERO,
@@ -78,14 +82,14 @@ impl Core {
                     app_limited: heard.app_limited,
                 };
                 let sample = Acked {
-                    packet: packet(heard.acked),
+                    packet: packet(heard.sent, heard.acked),
                     rtt: Duration::from_nanos(heard.rtt),
                     received_at: None,
                 };
                 forward.on_feedback(&Feedback {
                     now: Time::from_nanos(heard.now),
                     acked: &[sample][..usize::from(heard.acked > 0)],
-                    lost: &[packet(heard.lost)][..usize::from(heard.lost > 0)],
+                    lost: &[packet(heard.lost_sent, heard.lost)][..usize::from(heard.lost > 0)],
                     recovered: &[],
                     marked: heard.marked as usize,
                     report: None,
@@ -120,6 +124,7 @@ impl Core {
             target_ms: told["target_ms"],
             horizon_ms: told["horizon_ms"],
             shares: ["loss_share", "empty_share", "late_share"].map(|name| told[name]),
+            room_ms: told["room_ms"],
             phase: self.0.phase().expect("it has phases"),
         }
     }
@@ -148,7 +153,7 @@ impl Native {
     pub fn hear(&mut self, event: Event) -> Answer {
         match event {
             Event::Heard(heard) => self.ask(&format!(
-                "h {} {} {} {} {} {} {} {} {}",
+                "h {} {} {} {} {} {} {} {} {} {}",
                 heard.now,
                 heard.sent,
                 heard.rtt,
@@ -157,7 +162,8 @@ impl Native {
                 heard.marked,
                 heard.smoothed_rtt,
                 heard.in_flight,
-                u8::from(heard.app_limited)
+                u8::from(heard.app_limited),
+                heard.lost_sent
             )),
             Event::Timeout { now } => self.ask(&format!("t {now}")),
             Event::PacketSize { bytes } => {
@@ -165,6 +171,24 @@ impl Native {
                 self.ask(&format!("p {bytes}"))
             }
         }
+    }
+
+    /// The law alone: window and pace.
+    pub fn decide(&mut self, state: &law::State) -> law::Decision {
+        let told = self.program.ask(&format!(
+            "d {} {} {} {} {} {} {}",
+            state.rate,
+            state.base,
+            state.queue,
+            state.wanted,
+            state.packet,
+            state.given,
+            state.phase as u8
+        ));
+        let [window, pace] = told[..] else {
+            panic!("{state:?} was answered by {told:?}");
+        };
+        law::Decision { window, pace }
     }
 
     fn ask(&mut self, line: &str) -> Answer {
@@ -181,6 +205,8 @@ impl Native {
             lost,
             empty,
             late,
+            room,
+            steady,
             phase,
         ] = told[..]
         else {
@@ -196,6 +222,7 @@ impl Native {
             target_ms: target as f64 / 1e6,
             horizon_ms: horizon as f64 / 1e6,
             shares: [lost, empty, late].map(|share| share as f64 / 65536.0),
+            room_ms: room as f64 / 65536.0 * (steady as f64 / 1e6),
             phase: [Phase::SlowStart, Phase::Steady, Phase::Drain, Phase::Silent][phase as usize],
         }
     }

@@ -68,7 +68,7 @@ impl Path {
         let mut flight: VecDeque<Packet> = VecDeque::new();
         let (mut now, mut free, mut last_heard) = (0, 0, 0);
         let (mut rate, mut drawn) = (self.rate_kbps, 0);
-        let (mut smoothed, mut lost) = (0, 0);
+        let (mut smoothed, mut lost, mut lost_sent) = (0, 0, 0);
         let mut allowed = 10 * PACKET;
         while now < duration_ms * MS {
             // As much leaves as may.
@@ -126,6 +126,7 @@ impl Path {
                 let packet = flight.pop_front().expect("there is one");
                 if packet.lost {
                     lost += PACKET;
+                    lost_sent = packet.sent;
                     continue;
                 }
                 acked += PACKET;
@@ -150,6 +151,7 @@ impl Path {
                 smoothed_rtt: smoothed,
                 in_flight: before,
                 app_limited: newest.app_limited,
+                lost_sent,
             }));
             allowed = answer.allowed.unwrap_or(0);
         }

@@ -6,7 +6,7 @@
 
 int main(void)
 {
-	u64 a[9];
+	u64 a[10];
 
 	while (next_event(a)) {
 		struct release release = { a[0], a[1], a[2], a[3], a[4], a[5], a[6] };

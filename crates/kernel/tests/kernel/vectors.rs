@@ -96,13 +96,14 @@ fn line(event: Event, answer: Answer) -> Value {
         "lost_share": units(answer.shares[0], 65536.0),
         "empty_share": units(answer.shares[1], 65536.0),
         "late_share": units(answer.shares[2], 65536.0),
+        "room_ns": units(answer.room_ms, 1e6),
         "phase": answer.phase.name(),
     });
     let happened = match event {
         Event::Heard(heard) => json!({
             "event": "heard", "now_ns": heard.now, "sent_ns": heard.sent, "rtt_ns": heard.rtt, "acked_bytes": heard.acked,
             "lost_bytes": heard.lost, "marked_packets": heard.marked, "smoothed_rtt_ns": heard.smoothed_rtt,
-            "in_flight_bytes": heard.in_flight, "app_limited": heard.app_limited,
+            "in_flight_bytes": heard.in_flight, "app_limited": heard.app_limited, "lost_sent_ns": heard.lost_sent,
         }),
         Event::Timeout { now } => json!({"event": "timeout", "now_ns": now}),
         Event::PacketSize { bytes } => json!({"event": "packet_size", "bytes": bytes}),

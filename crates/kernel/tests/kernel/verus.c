@@ -29,7 +29,7 @@ static int is_sound(const struct profile *profile)
 int main(void)
 {
 	static struct verus law;
-	u64 a[9];
+	u64 a[10];
 	char event;
 
 	while ((event = next_event(a))) {
