@@ -15,40 +15,23 @@ const volatile struct {
 	u64 budget_ns;
 } config SEC(".rodata.config") = { .name = "forward", .budget_ns = 90 * MS };
 
-/* In slow start a window leaves in half a round trip, as with Linux's own senders. */
-#define STARTING_PACE 2
-
 /* Hands window and pace to TCP, which counts packets and bytes of payload. */
-static inline void apply(struct sock *sock, struct flow *flow)
+static inline void apply(struct sock *sock, const struct forward *law)
 {
 	struct tcp_sock *tcp = TCP(sock);
-	const struct forward *law = &flow->law;
-	struct release *release = &flow->release;
-	enum forward_phase phase = forward_phase(law);
 	u64 packet = larger(law->packet, 1);
-	u64 segment = tcp->mss_cache;
-	u64 pace = mul_div(law->pace / 8, segment, packet);
-	u64 window = larger(forward_allowed(law) / packet, phase == DRAIN ? PAIR : LEAST_WINDOW);
+	u64 pace = mul_div(law->pace / 8, tcp->mss_cache, packet);
+	int drains = forward_phase(law) == DRAIN;
+	u64 window = larger(forward_allowed(law) / packet, drains ? PAIR : LEAST_WINDOW);
 
-	release->horizon = 0;
-	if (phase == STEADY && law->window >= SMALL_PACKETS * packet) {
-		release->horizon = estimates_horizon(&law->estimates);
-		release->packet = segment;
-		release->burst = PAIR * segment;
-		release->window = window * segment;
-		release->rate = mul_div(law->estimates.rate / 8, segment, packet);
-		release->pace = pace;
-		window = release_most(release) / larger(segment, 1);
-	}
 	tcp->snd_cwnd = larger(smaller(window, tcp->snd_cwnd_clamp), 1);
 	/*
 	 * Until r is known, q is seconds and the law's pace next to nothing. TCP waits as long as the pace said when a packet
-	 * left, whatever is learnt meanwhile.
+	 * left, whatever is learnt meanwhile: in slow start a window leaves in a round trip.
 	 */
 	if (law->is_starting && law->estimates.smoothed_rtt)
-		pace = larger(pace, STARTING_PACE * tcp->snd_cwnd * segment * 1000000 /
-					    (law->estimates.smoothed_rtt / 1000 + 1));
-	sock->sk_pacing_rate = larger(pace, phase == DRAIN ? DRAIN_BYTES_PER_S : 1);
+		pace = larger(pace, tcp->snd_cwnd * (u64)tcp->mss_cache * 1000000 / (law->estimates.smoothed_rtt / 1000 + 1));
+	sock->sk_pacing_rate = larger(pace, drains ? DRAIN_BYTES_PER_S : 1);
 }
 
 SEC("struct_ops")
@@ -75,7 +58,7 @@ void forward_init(u64 *context)
 	}
 	/* Both: what another congestion control left there would stay. */
 	sock->sk_pacing_status = SK_PACING_NEEDED;
-	apply(sock, flow);
+	apply(sock, &flow->law);
 }
 
 SEC("struct_ops")
@@ -88,14 +71,12 @@ void forward_heard(u64 *context)
 	struct forward *law;
 	struct heard heard = {};
 	u64 packet, known, rtt;
-	int resized;
 
 	if (!flow)
 		return;
 	law = &flow->law;
 	packet = packet_of(tcp, sock->__sk_common.skc_family);
-	resized = packet != law->packet;
-	if (resized)
+	if (packet != law->packet)
 		forward_on_packet_size(law, packet);
 	packet = law->packet;
 	heard.now = tcp->tcp_mstamp * 1000;
@@ -119,27 +100,7 @@ void forward_heard(u64 *context)
 	if (!heard.rtt)
 		heard.acked = 0;
 	forward_on_heard(law, &heard);
-	if (heard.acked)
-		flow->release.answered = law->now;
-	/* Between decisions window and pace stay. */
-	if (resized || law->updated == law->now)
-		apply(sock, flow);
-}
-
-/* Before each burst: how fast it leaves. */
-SEC("struct_ops")
-u32 forward_burst(u64 *context)
-{
-	struct sock *sock = ARGUMENT(struct sock *, 0);
-	struct tcp_sock *tcp = TCP(sock);
-	struct flow *flow = bpf_sk_storage_get(&flows, sock, 0, 0);
-	u64 in_flight;
-
-	if (!flow || !flow->release.horizon)
-		return PAIR;
-	in_flight = (tcp->packets_out - (tcp->sacked_out + tcp->lost_out) + tcp->retrans_out) * (u64)tcp->mss_cache;
-	sock->sk_pacing_rate = larger(release_pace(&flow->release, tcp->tcp_mstamp * 1000, in_flight), 1);
-	return PAIR;
+	apply(sock, law);
 }
 
 SEC("struct_ops")
@@ -157,7 +118,7 @@ void forward_state(u64 *context)
 	} else if (state == TCP_CA_LOSS) {
 		flow->timeouts++;
 		forward_on_timeout(&flow->law, TCP(sock)->tcp_mstamp * 1000);
-		apply(sock, flow);
+		apply(sock, &flow->law);
 	}
 }
 
@@ -171,7 +132,7 @@ struct tcp_congestion_ops forward_operations = {
 	.set_state = (void *)forward_state,
 	.undo_cwnd = (void *)flow_undo,
 	.ssthresh = (void *)flow_ssthresh,
-	.min_tso_segs = (void *)forward_burst,
+	.min_tso_segs = (void *)flow_burst,
 	.name = "forward",
 };
 

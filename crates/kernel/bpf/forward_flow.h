@@ -5,14 +5,12 @@
 
 #include "kernel.h"
 #include "forward.h"
-#include "release.h"
 
 struct flow {
 	struct forward law;
 	/* Marks (ECN) that the law has not heard of yet: windows in which the receiver told of any. */
 	u32 marks;
 	u32 timeouts;
-	struct release release;
 };
 
 #include "flow.h"

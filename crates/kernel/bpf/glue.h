@@ -75,4 +75,10 @@ u32 flow_ssthresh(u64 *context)
 	return TCP(ARGUMENT(struct sock *, 0))->snd_ssthresh;
 }
 
+SEC("struct_ops")
+u32 flow_burst(u64 *context __attribute__((unused)))
+{
+	return PAIR;
+}
+
 #endif

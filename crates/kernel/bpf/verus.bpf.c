@@ -93,12 +93,6 @@ void verus_state(u64 *context)
 	apply(sock, &flow->law);
 }
 
-SEC("struct_ops")
-u32 flow_burst(u64 *context __attribute__((unused)))
-{
-	return PAIR;
-}
-
 SEC(".struct_ops.link")
 struct tcp_congestion_ops verus_operations = {
 	.flags = TCP_CONG_NON_RESTRICTED,

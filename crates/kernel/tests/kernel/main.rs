@@ -9,7 +9,6 @@ mod object;
 mod path;
 mod peers;
 mod program;
-mod release;
 #[path = "../../../../fuzz/checks/replay.rs"]
 mod replay;
 mod vectors;
