@@ -91,8 +91,7 @@ def test_every_result_is_of_how_its_senders_behave_now_and_of_what_it_reads() ->
     known = {name: source for name, source in SOURCES.items() if "senders" in source}
     assert {"ablation.csv", "arena.csv", "check.csv", "claims.csv", "forward.csv", "laws.txt"} <= known.keys()
     now = {
-        name: MADE_OF["behaviour"](source["senders"], reordering=source["reordering"])
-        for name, source in known.items()
+        name: MADE_OF["behaviour"](source["senders"], reordering=source["reordering"]) for name, source in known.items()
     }
     old = [name for name, source in known.items() if now[name] != source["behaviour"]]
     assert not old, f"a sender has changed since: {remade(old)}"

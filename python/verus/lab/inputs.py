@@ -88,10 +88,13 @@ class Digests:
         """A file's.
 
         Raises:
-            OSError: It cannot be read.
+            ValueError: It cannot be read.
         """
         if path not in self._known:
-            self._known[path] = digest_of(path)
+            try:
+                self._known[path] = digest_of(path)
+            except OSError as error:
+                raise ValueError(f"cannot read `{path}`: {error.strerror or error}") from error
         return self._known[path]
 
     def check(self, path: Path) -> None:
