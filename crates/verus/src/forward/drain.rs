@@ -108,7 +108,7 @@ impl Drains {
         }
     }
 
-    /// Whether the queue has been above 1.5 times the target since the flow looked last.
+    /// Whether the queue is above 1.5 times the target.
     pub(super) fn is_high(&self) -> bool {
         self.high_since.is_some()
     }

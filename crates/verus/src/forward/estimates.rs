@@ -44,6 +44,11 @@ const LONGEST_LOOK: Duration = Duration::from_millis(200);
 /// [`Part::Horizon`].
 const UNMEASURED: Duration = Duration::from_millis(80);
 
+/// s at this r.
+fn steady_queue(budget: Duration, rate: Rate) -> Duration {
+    Duration::from_micros(law::steady(budget.as_micros(), rate.as_bps()))
+}
+
 /// Of one flow.
 #[derive(Clone, Debug)]
 pub(super) struct Estimates {
@@ -63,6 +68,7 @@ pub(super) struct Estimates {
     /// When the last feedback came that found the flow draining; zero before any did.
     drained: Time,
     rate: Rate,
+    steady: Duration,
     base: Duration,
     queue: Duration,
     wanted: Duration,
@@ -89,6 +95,7 @@ impl Estimates {
             looked: Time::ZERO,
             drained: Time::ZERO,
             rate: Rate::default(),
+            steady: steady_queue(budget, Rate::default()),
             base: Duration::ZERO,
             queue: Duration::ZERO,
             wanted: Duration::ZERO,
@@ -140,8 +147,15 @@ impl Estimates {
 
     /// s.
     pub(super) fn steady(&self) -> Duration {
-        let steady = law::steady(self.budget.as_micros(), self.rate.as_bps());
-        Duration::from_micros(steady)
+        self.steady
+    }
+
+    /// Sets r, and s with it: a cube root, so only where r changes.
+    fn set_rate(&mut self, rate: Rate) {
+        if rate != self.rate {
+            self.rate = rate;
+            self.steady = steady_queue(self.budget, rate);
+        }
     }
 
     /// c, 2^-16.
@@ -201,21 +215,10 @@ impl Estimates {
             fewest,
             LOST_STEPS,
         );
-        if settled
-            && self.parts.has(Part::Room)
-            && feedback.lost.iter().any(|lost| self.room.is_news(lost.at))
-        {
-            let (delay, longest) = self.path.fullness();
-            let queue = FullQueue {
-                delay,
-                longest,
-                packet_time: self.rate.time_for(packet),
-            };
-            let steady = self.steady();
-            self.room
-                .on_loss(now, &queue, self.wanted, steady, feedback.smoothed_rtt);
-        }
         if settled {
+            if self.parts.has(Part::Room) {
+                self.bound_by_buffer(feedback, packet);
+            }
             self.late.forget_step();
             self.late
                 .update(now, late.get(), arrived.get(), fewest, CHANNEL_STEPS);
@@ -224,6 +227,22 @@ impl Estimates {
         if let Some(last) = feedback.acked.last() {
             self.dry = last.packet.app_limited;
         }
+    }
+
+    /// Looks at the queue where packets were lost: at a full buffer, c falls.
+    fn bound_by_buffer(&mut self, feedback: &Feedback<'_>, packet: Bytes) {
+        if !feedback.lost.iter().any(|lost| self.room.is_news(lost.at)) {
+            return;
+        }
+        let (delay, longest) = self.path.fullness();
+        let queue = FullQueue {
+            delay,
+            longest,
+            packet_time: self.rate.time_for(packet),
+        };
+        let smoothed_rtt = feedback.smoothed_rtt;
+        self.room
+            .on_loss(feedback.now, &queue, self.wanted, self.steady, smoothed_rtt);
     }
 
     fn on_delivered(&mut self, now: Time, sample: &Acked, smoothed_rtt: Duration) {
@@ -271,14 +290,14 @@ impl Estimates {
                 || self.queue > self.wanted.max(refill)
                 || self.lost.exceeds(REFILL_LOSS, packet.get())
             {
-                self.rate = rate;
+                self.set_rate(rate);
             }
         }
         self.empty.forget_step();
         // A buffer that holds no more than this is empty at times whatever the target.
         if steady && !self.dry && since_drained > DRAINED && !self.room.is_bounded() {
             let look = now.since(self.looked).min(LONGEST_LOOK).as_nanos();
-            let short = EMPTY.min(self.steady() / EMPTY_PART);
+            let short = EMPTY.min(self.steady / EMPTY_PART);
             let empty = if self.path.briefly() <= short {
                 look
             } else {
@@ -287,7 +306,7 @@ impl Estimates {
             self.empty.update(now, empty, look, 1, CHANNEL_STEPS);
         }
         self.looked = now;
-        self.room.grow(now, self.steady(), self.budget);
+        self.room.grow(now, self.steady, self.budget);
         self.want();
         let pause = if self.parts.has(Part::CutPauses) {
             (self.base + self.wanted) / 2
@@ -343,7 +362,7 @@ impl Estimates {
         self.path.lengthen();
         self.base = self.path.base().unwrap_or_default();
         self.queue = self.path.queue();
-        self.rate = self.rate.max(rate);
+        self.set_rate(self.rate.max(rate));
         self.want();
     }
 }
