@@ -326,8 +326,7 @@ def _load(file: str) -> ModuleType:
             name: (found, _digest(_verus.read_file(found, MOST_SOURCE))) for name, found in imported(path).items()
         }
     except OSError as error:
-        reason = error.strerror or str(error).partition(" (os error")[0]
-        raise ValueError(f"`{file}` cannot be read: {reason}") from error
+        raise ValueError(f"`{file}` cannot be read: {error.strerror}") from error
     key = (str(path.resolve()), _digest(source), *((name, digest) for name, (_, digest) in helpers.items()))
     if key in _loaded:
         return _loaded[key]

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use numpy::{PyArray1, PyArrayLike1, PyArrayMethods, TypeMustMatch};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rayon::prelude::*;
@@ -277,7 +278,16 @@ pub(crate) fn read_file(py: Python<'_>, path: PathBuf, most: u64) -> PyResult<Py
     });
     let problem = match read {
         Err(error) if error.raw_os_error().is_some() || error.kind() == ErrorKind::IsADirectory => {
-            return Err(error.into());
+            // With its number, so that Python has its class, `strerror` and `filename`.
+            let number = match error.raw_os_error() {
+                Some(number) => number,
+                None => py.import("errno")?.getattr("EISDIR")?.extract()?,
+            };
+            let reason: String = py
+                .import("os")?
+                .call_method1("strerror", (number,))?
+                .extract()?;
+            return Err(PyOSError::new_err((number, reason, path)));
         }
         Err(error) => error.to_string(),
         Ok(_) if content.len() as u64 > most => {

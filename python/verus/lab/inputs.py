@@ -94,7 +94,7 @@ class Digests:
             try:
                 self._known[path] = digest_of(path)
             except OSError as error:
-                raise ValueError(f"cannot read `{path}`: {error.strerror or error}") from error
+                raise ValueError(f"cannot read `{path}`: {error.strerror}") from error
         return self._known[path]
 
     def check(self, path: Path) -> None:
