@@ -26,7 +26,7 @@ LENGTHS = {
     "model-fig12": ("model.on_off_users", 300.0),
 }
 #: What runs recordings through an experiment of its own shape, or repeats its own short form in other tests.
-OTHERS = {"calibration", "arena", "ablation", "forward", "agreement", "peers"}
+OTHERS = {"calibration", "arena", "ablation", "forward", "agreement", "peers", "equilibrium"}
 
 
 def with_recordings() -> list[str]:

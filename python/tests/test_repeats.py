@@ -206,7 +206,8 @@ def test_senders_are_compared_stretch_by_stretch(verus: Command, recording: Path
     vegas = found["Vegas"]["throughput_mbps"]
     (alone,) = (entry for entry in config["means"] if entry["label"] == "Vegas")
     assert vegas["half_width_95"] < alone["throughput_mbps"]["half_width_95"] / 3
-    shown = f"{vegas['mean']:+.2f} ± {vegas['half_width_95']:.2f}"
+    mean = f"{vegas['mean']:+.2f}"
+    shown = f"{'0.00' if float(mean) == 0 else mean} ± {vegas['half_width_95']:.2f}"  # zero has no sign
     assert "above Cubic" in ran.out
     assert shown in ran.out
     assert shown in (out / "report.html").read_text()

@@ -15,14 +15,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
 use std::thread::{self, JoinHandle};
 
 use rustix::fs::{
     self, AtFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Stat, Timespec, Timestamps,
 };
 use rustix::io::Errno;
-use rustix::process::umask;
 
 use super::digest::{BLOCK, Digest, Tally, is_zero};
 use super::folder::{Folder, file_info, not_a_file, not_ours};
@@ -32,6 +30,7 @@ use super::paths::{PART_SUFFIX, RelativePath};
 use super::printable::printable;
 use super::refusal::{Reason, Refusal};
 use super::reserved::FileId;
+use super::umask;
 
 /// How much may be written before the disk is asked to catch up: what a loss of power can cost, and
 /// what is left to wait for at the end.
@@ -363,27 +362,6 @@ pub struct Part {
     booked: Option<Booked>,
 }
 
-/// What new files may be, of what was asked for. It is read once, and soon: a confined process cannot read it any more.
-#[allow(
-    clippy::useless_conversion,
-    reason = "a mode's type differs between systems"
-)]
-pub(super) fn permissions() -> u32 {
-    static MASK: OnceLock<u32> = OnceLock::new();
-    let mask = MASK.get_or_init(|| {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-        mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok())
-            .unwrap_or_else(|| {
-                // Only setting it tells. For that moment it is the strictest.
-                let mask = umask(Mode::RWXG | Mode::RWXO);
-                umask(mask);
-                mask.bits().into()
-            })
-    });
-    0o666 & !mask
-}
-
 impl Part {
     /// Opens what is left of an earlier attempt, or begins.
     ///
@@ -571,7 +549,7 @@ impl Part {
         let syncing = self.syncing.take();
         join(syncing).map_err(self.cannot())?;
         self.cut(info.size)?;
-        let readable = permissions();
+        let readable = umask::permissions();
         // Those who may read it may execute it.
         let may_execute = (readable & 0o444) >> 2;
         let mode = readable | if info.executable { may_execute } else { 0 };

@@ -19,21 +19,12 @@ use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::digest::MAX_SIZE;
-use super::files;
 use super::frames::{FileInfo, Modified};
 use super::paths::{self, MAX_DEPTH, RelativePath};
 use super::printable::printable;
 use super::refusal::{Reason, Refusal};
-use super::reserved::{FileId, Reserved, WHY};
-
-/// A descriptor that a folder is only passed through with; where the system knows that kind, it needs
-/// no permission to list the folder.
-#[cfg(target_os = "linux")]
-pub(super) const THROUGH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-#[cfg(not(target_os = "linux"))]
-pub(super) const THROUGH: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::CLOEXEC);
+use super::reserved::{FileId, Reserved, THROUGH, WHY};
+use super::umask;
 
 /// For reading: a pipe or a device must not make us wait, or become our terminal.
 const READ: OFlags = OFlags::RDONLY
@@ -72,7 +63,7 @@ impl Folder {
     /// As the operating system says.
     pub fn open(path: &Path) -> io::Result<Self> {
         // From before the process is confined, and knows it no more.
-        files::permissions();
+        umask::permissions();
         let fd = fs::openat(CWD, path, THROUGH, Mode::empty())?;
         Ok(Folder {
             fd: Arc::new(fd),
@@ -333,7 +324,7 @@ pub(super) fn not_ours(stat: &Stat) -> Option<&'static str> {
         Some("another user's file")
     } else if stat.st_nlink > 1 {
         Some("a file that has another name, too,")
-    } else if stat.st_mode & 0o022 & !files::permissions() != 0 {
+    } else if stat.st_mode & 0o022 & !umask::permissions() != 0 {
         Some("a file that others may write to")
     } else {
         None

@@ -28,6 +28,7 @@ pub mod secret_error;
 pub mod secrets;
 mod server;
 pub mod trust;
+mod umask;
 mod wire;
 
 use std::io;

@@ -10,7 +10,14 @@ use std::path::Path;
 
 use rustix::fs::{self, AtFlags, CWD, Dir, Mode, OFlags, Stat};
 
-use super::folder::THROUGH;
+/// A descriptor that a folder is only passed through with; where the system knows that kind, it needs
+/// no permission to list the folder.
+#[cfg(target_os = "linux")]
+pub(super) const THROUGH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+#[cfg(not(target_os = "linux"))]
+pub(super) const THROUGH: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
 
 /// Why a client cannot have such a file.
 pub(super) const WHY: &str = "it is the server's own";

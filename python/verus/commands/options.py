@@ -67,7 +67,7 @@ def one(metavar: str, **more: Any) -> Parameter:
 def count(metavar: str, *, several: bool = False, **more: Any) -> Parameter:
     """An option that takes a whole number without a unit, or several; the library alone would round 2.5."""
     if several:
-        return words(metavar, converter=_counts, allow_leading_hyphen=True, **more)
+        return words(metavar, converter=_counts, **more)  # a hyphen begins the next option
     return one(metavar, converter=lambda kind, tokens: _counts(kind, tokens)[0], allow_leading_hyphen=True, **more)
 
 
