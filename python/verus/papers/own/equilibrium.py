@@ -188,7 +188,7 @@ class Row:
         within: How far the simulator may be from the formula, as a share.
         unit: Of both.
         starts_s: When each flow starts.
-        loss: Share of packets lost by chance.
+        buffer_ms: What the buffer holds; 40 bandwidth-delay products if None.
     """
 
     of: str
@@ -200,13 +200,13 @@ class Row:
     within: float
     unit: str = ""
     starts_s: Sequence[float] = ()
-    loss: float = 0.0
+    buffer_ms: float | None = None
 
     @property
     def path(self) -> str:
         """The path in words."""
         trips = list(dict.fromkeys(self.rtts_ms))
-        more = f", {100 * self.loss:g} % lost" if self.loss else ""
+        more = f", a buffer of {self.buffer_ms:g} ms" if self.buffer_ms else ""
         more += f", from {self.starts_s[-1]:g} s on" if self.starts_s else ""
         return f"{self.mbps:g} Mbit/s, {', '.join(f'{trip:g}' for trip in trips)} ms{more}"
 
@@ -218,8 +218,9 @@ class Row:
         return flows + " and ".join(kinds)
 
     def run(self, seed: int) -> Run:
-        """The simulation: a buffer of 40 bandwidth-delay products, so that it loses nothing after slow start."""
-        queue_bytes = round(self.mbps * 1e6 / 8 * max(self.rtts_ms) / 1e3 * 40)
+        """The simulation. A buffer of 40 bandwidth-delay products loses nothing after slow start."""
+        buffer_ms = self.buffer_ms or 40 * max(self.rtts_ms)
+        queue_bytes = round(self.mbps * 1e6 / 8 * buffer_ms / 1e3)
         made = make_run(
             trace=f"rate:{self.mbps:g}",
             path=None,
@@ -234,7 +235,7 @@ class Row:
             {"scheme": scheme, "start_s": start, "stop_s": None, "delay_ms": trip / 2}
             for scheme, start, trip in zip(self.senders, starts, self.rtts_ms, strict=True)
         ]
-        told = {"flows": flows, "loss": self.loss, "records": True, "bin_ms": EPOCH_MS}
+        told = {"flows": flows, "records": True, "bin_ms": EPOCH_MS}
         return dataclasses.replace(made, scenario=cast("Scenario", {**made.scenario, **told}))
 
     def seen(self, outcome: Outcome) -> Seen:
@@ -384,15 +385,15 @@ def _forward_rows() -> list[Row]:
             Row(
                 of="8 queue",
                 senders=["forward"],
-                mbps=50,
-                rtts_ms=[40],
-                loss=loss,
-                formula=lambda _, loss=loss: steady_queue_ms(50) / (1 + 150 * loss),  # type: ignore[misc]
+                mbps=mbps,
+                rtts_ms=[trip],
+                buffer_ms=buffer_ms,
+                formula=lambda _, most=buffer_ms: 0.75 * most,  # type: ignore[misc]
                 value=attrgetter("queue_ms"),
-                within=0.1,
+                within=0.15,
                 unit="ms",
             )
-            for loss in (0.001, 0.01)
+            for mbps, trip, buffer_ms in ((20, 40, 10), (100, 10, 4), (1000, 10, 2))
         ),
         *(
             Row(
