@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
-from verus import papers
+from verus import _verus, papers
 from verus.papers import claims, reproduction
 from verus.papers.experiment import Options
+from verus.papers.recordings import find_recordings
 from verus.papers.reproduction import Column, Place
 
 #: Simulated seconds in the short form of what runs longer.
@@ -25,13 +26,14 @@ LENGTHS = {
     "model-fig11": ("model.on_off_users", 300.0),
     "model-fig12": ("model.on_off_users", 300.0),
 }
-#: What runs recordings through an experiment of its own shape, or repeats its own short form in other tests.
-OTHERS = {"calibration", "arena", "ablation", "forward", "agreement", "peers", "equilibrium"}
+#: Our own studies with recordings; `calibration` and `equilibrium` have none.
+OWN = {"arena", "ablation", "forward", "agreement", "peers"}
 
 
 def with_recordings() -> list[str]:
-    """The experiments that have recordings, of those that make a `Reproduction`."""
-    return [name for name in papers.NAMES if name not in OTHERS and any(one.recording for one in places(name).values())]
+    """The experiments of papers that have recordings."""
+    names = [name for name in papers.NAMES if name not in {*OWN, "calibration", "equilibrium"}]
+    return [name for name in names if any(one.recording for one in places(name).values())]
 
 
 def places(name: str) -> Mapping[str, Place]:
@@ -70,3 +72,25 @@ def test_every_experiment_runs_over_the_recordings(name: str, shared: Path, monk
     assert all(one.holds is not None for one in judged if one.claim in own)
     assert experiment.page(results).sections
     assert experiment.summary(results)
+
+
+@pytest.mark.parametrize("name", sorted(OWN))
+def test_the_recordings_of_our_own_studies_are_found_and_can_be_read(
+    name: str, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They run for minutes, in real time or as root, so that only their recordings are looked for and opened."""
+    seen: dict[str, str] = {}
+
+    def noted(texts: Iterable[str], folder: Path | None) -> dict[str, str]:
+        found = find_recordings(texts, folder)
+        seen.update(found)
+        return found
+
+    own = importlib.import_module(f"verus.{papers.module_of(name)}")
+    for module in (reproduction, own):
+        if hasattr(module, "find_recordings"):
+            monkeypatch.setattr(module, "find_recordings", noted)
+    papers.find(name).prepare(Options(traces=shared / "traces"))
+    assert seen
+    for path in seen.values():
+        _verus.check_channel(path)

@@ -3,17 +3,18 @@
 //! It leaves in the order in which it was lost. Any of it may turn out to have arrived, in an order that the receiver
 //! chooses, so that finding a piece takes time logarithmic in how many wait.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::receiver::DataRange;
 
-/// A queue from which any piece can be removed.
+/// A queue from which any piece can be removed. It keeps nothing of what was removed: a receiver that has pieces declared
+/// lost and then acknowledges them, again and again, would fill the memory with the places that they had.
 #[derive(Debug, Default)]
 pub(crate) struct Resend {
-    /// Pieces in the order of loss; `None` where one was removed. The front is never `None`.
-    queue: VecDeque<Option<DataRange>>,
-    /// The place of the front of `queue`, counted from the flow's beginning.
-    first: u64,
+    /// The pieces that wait, by place: their order of loss.
+    queue: BTreeMap<u64, DataRange>,
+    /// The place of the piece that is lost next.
+    next: u64,
     /// The pieces that wait, as (start, length, place).
     waiting: BTreeSet<(u64, u64, u64)>,
 }
@@ -32,9 +33,9 @@ impl Resend {
 
     /// `data` is to be sent again, after everything that waits already.
     pub(crate) fn push(&mut self, data: DataRange) {
-        let place = self.first + self.queue.len() as u64;
-        self.queue.push_back(Some(data));
-        self.waiting.insert((data.start, data.len, place));
+        self.queue.insert(self.next, data);
+        self.waiting.insert((data.start, data.len, self.next));
+        self.next += 1;
     }
 
     /// Takes the piece to be sent next.
@@ -47,10 +48,8 @@ impl Resend {
     }
 
     fn take(&mut self) -> Option<DataRange> {
-        let data = self.queue.pop_front()??;
-        self.waiting.remove(&(data.start, data.len, self.first));
-        self.first += 1;
-        self.tidy();
+        let (place, data) = self.queue.pop_first()?;
+        self.waiting.remove(&(data.start, data.len, place));
         Some(data)
     }
 
@@ -62,25 +61,19 @@ impl Resend {
             return;
         };
         self.waiting.remove(&found);
-        self.queue[(found.2 - self.first) as usize] = None;
-        self.tidy();
+        self.queue.remove(&found.2);
     }
 
     /// Nothing need be sent again.
     pub(crate) fn clear(&mut self) {
         *self = Resend::default();
     }
-
-    fn tidy(&mut self) {
-        while let Some(None) = self.queue.front() {
-            self.queue.pop_front();
-            self.first += 1;
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -110,7 +103,19 @@ mod tests {
                 }
                 prop_assert_eq!(resend.is_empty(), plain.is_empty());
                 prop_assert_eq!(resend.waiting.len(), plain.len());
+                prop_assert_eq!(resend.len(), plain.len());
             }
         }
+    }
+
+    #[test]
+    fn pieces_that_arrived_after_all_leave_nothing_behind_a_piece_that_waits() {
+        let mut resend = Resend::default();
+        resend.push(piece(0));
+        for start in 1..1000 {
+            resend.push(piece(start));
+            resend.cancel(&piece(start));
+        }
+        assert_eq!(resend.len(), 1);
     }
 }

@@ -100,6 +100,8 @@ const NAMED: &[Bound] = &[
     bound("verus", Most::Links(1.5), 20_000, 20.0),
     // Points of the profile count for ever, and the curve goes on with its slope beyond the last: what a liar
     // charts stays, and a flat curve leads anywhere, as far as the transport lets it. That is the paper's text.
+    // What is remembered: 131,072 packets that are not in flight (the ledger), and 64 MiB in flight or waiting to be sent
+    // again, which are 47,934 packets of 1400 bytes.
     bound("verus:mode=paper", Most::Links(40.0), 180_000, 10.0)
         .share(0.2)
         .whatever_delay(),

@@ -19,13 +19,21 @@ _LOOKS = {True: "met", False: "missed", None: "aside"}
 _COLORS = {"met": "green", "missed": "red"}
 
 
+def verdict_text(one: Judged, absent: str = "") -> str:
+    """Whether a claim holds, and whether the other channels say otherwise; `absent` where it could not be checked."""
+    text = {True: "held", False: "not held", None: absent}[one.holds]
+    return (
+        f"{text}; {one.claim.others}: {'held' if one.holds_beside else 'not held'}" if one.channels_disagree else text
+    )
+
+
 def cells(one: Judged, modes: Sequence[str], absent: str = "") -> list[Cell]:
     """What was measured of a claim, on both sets of channels; whether it holds, or `absent`; and what each mode has."""
     unit = one.claim.unit
     return [
         Cell(value_text(one.value, unit)),
         Cell(value_text(one.beside, unit), "aside"),
-        Cell({True: "held", False: "not held", None: absent}[one.holds], _LOOKS[one.holds]),
+        Cell(verdict_text(one, absent), _LOOKS[one.holds]),
         *(Cell(value_text(one.modes.get(mode), unit), _LOOKS[one.holds_in(mode)]) for mode in modes),
     ]
 

@@ -18,6 +18,75 @@ BUILT_IN, RECORDINGS = "built-in", "recordings"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How words of a source become numbers.
+
+    Attributes:
+        words: What the source says.
+        number: What bears it out, in words.
+        wanted: The same as a range, within which that of every claim lies; empty where the source has the number.
+    """
+
+    words: str
+    number: str
+    wanted: str = ""
+
+
+#: One rule for each kind of words. A claim may ask for more than its rule, not for less.
+RULES: Mapping[str, Rule] = {
+    "published": Rule(
+        words="a number, or numbers from which to which",
+        number="what is stated: ranges as they are; counts and sizes within 10 %, Jain's index within 8 points (Verus) "
+        "or 10, other numbers as the claim says",
+    ),
+    "more": Rule(words="more, higher, longer, above, outperforms", number="any more"),
+    "less": Rule(words="less, lower, shorter, below", number="any less"),
+    "no less": Rule(words="at least as much", number="no less", wanted=">=1"),
+    "slightly more": Rule(words="slightly or marginally more", number="1 to 1.25 times", wanted="1..1.25"),
+    "slightly less": Rule(words="slightly or marginally less", number="0.8 to 1 times", wanted="0.8..1"),
+    "clearly more": Rule(
+        words="clearly, significantly more; has an impact", number="1.1 times or more", wanted=">=1.1"
+    ),
+    "clearly less": Rule(words="significantly less", number="0.9 times or less", wanted="<=0.9"),
+    "equal": Rule(
+        words="equal, almost equal, identical, independent, negligible or marginal change",
+        number="0.9 to 1.1 times; smallest over mean 0.9 or more",
+        wanted="0.9..1.1",
+    ),
+    "similar": Rule(
+        words="similar, comparable, roughly the same, behaves like", number="0.8 to 1.25 times", wanted="0.8..1.25"
+    ),
+    "order of magnitude": Rule(words="an order of magnitude", number="10 times or more", wanted=">=10"),
+    "more than twofold": Rule(words="more than twofold", number="2 times or more", wanted=">=2"),
+    "about": Rule(
+        words="a factor of N; around P %", number="0.75 to 1.25 times N; half of P % more to one and a half of it"
+    ),
+    "almost": Rule(words="almost N times", number="0.75 N to N times"),
+    "up to": Rule(words="up to P % more (of the best case)", number="P % or more in the best repetition"),
+    "all": Rule(words="on each, throughout", number="on every one, unless the source names exceptions"),
+    "most": Rule(words="most, many", number="half or more, of what is empty or stays; half or less of what is filled"),
+    "widely": Rule(
+        words="vary widely, difficult to predict", number="95th percentile 2 times the median", wanted=">=2"
+    ),
+    "dramatically": Rule(words="fluctuates dramatically", number="coefficient of variation 0.25", wanted=">=0.25"),
+    "small variation": Rule(words="variation is small", number="coefficient of variation 0.15", wanted="<=0.15"),
+    "changes": Rule(words="changes over time", number="90th percentile 1.5 times the 10th", wanted=">=1.5"),
+    "fails to track": Rule(words="a predictor fails", number="its error is 0.7 of the deviation", wanted=">=0.7"),
+    "goes with": Rule(words="the more, the more; very similar over time", number="correlation 0.5", wanted=">=0.5"),
+    "goes against": Rule(words="the less, the more", number="correlation -0.5", wanted="<=-0.5"),
+    "follows": Rule(words="a curve through points", number="median distance a quarter of the value", wanted="<=0.25"),
+    "good value": Rule(words="a good or reasonable value", number="0.9 of the best value's power", wanted=">=0.9"),
+    "fully": Rule(words="fully utilizes; handles", number="0.9 or more", wanted=">=0.9"),
+    "good fairness": Rule(words="good fairness", number="Jain's index 0.9", wanted=">=0.9"),
+    "almost perfect fairness": Rule(words="almost perfect fairness", number="Jain's index 0.95", wanted=">=0.95"),
+    "quickly": Rule(
+        words="quickly", number="within 5 s, the time after which section 7 changes the whole network", wanted="<=5"
+    ),
+    "own": Rule(words="low delay; a significant amount; very similar in all scenarios", number="as the claim says"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Claim:
     """A sentence or a number of a source, and what would bear it out.
 
@@ -28,6 +97,7 @@ class Claim:
         says: What it says, in our words.
         metric: What is measured.
         wanted: The values that bear it out: ``>1``, ``>=10``, ``<=0.5``, ``0.9..1.1`` or ``=36``.
+        rule: Which of `RULES` makes this of the source's words.
         unit: Of the value; empty for a bare number.
         headline: Whether it is one of those that matter most.
         channels: On which channels it is checked: `BUILT_IN` or `RECORDINGS`.
@@ -39,6 +109,7 @@ class Claim:
     says: str
     metric: str
     wanted: str
+    rule: str
     unit: str
     headline: bool
     channels: str
@@ -114,6 +185,16 @@ class Judged:
         """Whether it holds; None where it could not be checked."""
         return self.claim.range().holds(self.value) if self.runs else None
 
+    @property
+    def holds_beside(self) -> bool | None:
+        """Whether the value on the other channels would bear it out; None where there is none."""
+        return None if self.beside is None else self.claim.range().holds(self.beside)
+
+    @property
+    def channels_disagree(self) -> bool:
+        """Whether built-in channels and recordings give different answers."""
+        return None not in (self.holds, self.holds_beside) and self.holds != self.holds_beside
+
     def holds_in(self, mode: str) -> bool | None:
         """Whether it holds in that mode of Verus; None where that was not looked at."""
         value = self.modes.get(mode)
@@ -164,6 +245,11 @@ def judge(
 def modes_of(judged: Sequence[Judged]) -> list[str]:
     """The modes of Verus that were looked at beside its default."""
     return list(dict.fromkeys(mode for one in judged for mode in one.modes))
+
+
+def held_in(judged: Sequence[Judged], mode: str) -> int:
+    """How many hold with Verus in that mode; where Verus takes no part, as many as hold."""
+    return sum(bool(one.holds if (verdict := one.holds_in(mode)) is None else verdict) for one in judged if one.runs)
 
 
 def held(judged: Sequence[Judged]) -> tuple[int, int]:

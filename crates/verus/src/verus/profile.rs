@@ -136,8 +136,8 @@ impl Profile {
         self.kept.len().saturating_sub(1)
     }
 
-    /// Fits the curve anew to the points. A point loses half its weight in each `memory`, if at all. Each packet of window
-    /// adds at least `least_slope` ms to a monotone curve.
+    /// Fits the curve anew to the points. A point of age a weighs 1 / (1 + (a / `memory`)²), or 1 without a memory. Each
+    /// packet of window adds at least `least_slope` ms to a monotone curve.
     pub fn refit(&mut self, now: Time, fit: Fit, memory: Option<Duration>, least_slope: f64) {
         self.points.clear();
         for (window, kept) in self.kept.iter_mut().enumerate() {

@@ -13,13 +13,11 @@ def measure(found: Found) -> Mapping[str, float | None]:
     """A value for each claim."""
     region = transition_matrices.region(found, 1)
     zoomed = region.zoomed()
-    middle = zoomed.median_window()
-    lower, upper = (zoomed.where(part).near() for part in (zoomed.window < middle, zoomed.window >= middle))
     away = region.next_delay - region.delay
     return {
         "sparse": region.filled(),
         "self": zoomed.near(),
-        "small-w-stay": lower / upper if lower is not None and upper else None,
+        "small-w-stay": region.small_windows_stay(),
         "lower-left": float((away < -1).sum() / (away > 1).sum()),
     }
 

@@ -16,7 +16,8 @@ def measure(found: Found) -> Mapping[str, float | None]:
     first = (coarse.delay < half) & (coarse.next_delay < half)
     last = (coarse.delay >= half) & (coarse.next_delay >= half)
     return {
-        "denser": coarse.filled() / fine.filled(),
+        "denser": coarse.zoomed_filled() / fine.zoomed_filled(),
+        "small-w-stay": coarse.small_windows_stay(),
         "upper-left": float(first.sum() / last.sum()),
         "delay-stays": found.measured["10"]["stays"],
     }
@@ -27,7 +28,8 @@ EXPERIMENT = Reproduction(
     title="Fig. 6: the state transition matrix at 10 ms",
     source=f"{MODEL_PAPER}, Fig. 6",
     shows=(
-        "Quantized by 10 ms the matrix of one user is denser. Most transitions are where d and w are small (upper "
+        "Quantized by 10 ms one interval of the matrix of one user is denser. Most transitions are where d and w are "
+        "small (upper "
         "left) and along the diagonal: the delay stays what it is."
     ),
     set_up=f"{transition_matrices.READING} {trained_models.SET_UP}",

@@ -6,28 +6,31 @@ from collections.abc import Mapping, Sequence
 
 from verus.lab.scenario import Run
 from verus.papers.model import evaluated_models, trained_models
-from verus.papers.model.trained_models import MODEL, USERS
+from verus.papers.model.trained_models import EVALUATION, MODEL, USERS
 from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table
 from verus.report.figures import Figure
 
 PLACE = "#1"
+OTHERS = [place for place in EVALUATION if place != PLACE]
 
 
 def runs(column: Column) -> list[Run]:
-    """Verus and the model of one user on the first channel."""
+    """Verus and the model of one user: one to four users on the first channel, four on the others."""
     return [
         run
-        for users in USERS
+        for place, counts in ((PLACE, USERS), *((place, USERS[-1:]) for place in OTHERS))
+        for users in counts
         for run in (
-            *trained_models.evaluation(column, PLACE, users),
-            *trained_models.evaluation(column, PLACE, users, [1]),
+            *trained_models.evaluation(column, place, users),
+            *trained_models.evaluation(column, place, users, [1]),
         )
     ]
 
 
 def measure(found: Found) -> Mapping[str, float | None]:
     """A value for each claim."""
-    by_users = dict(zip(USERS, evaluated_models.by_users(found).values(), strict=True))
+    by_users = dict(zip(USERS, evaluated_models.by_users(found.where(place=PLACE)).values(), strict=True))
+    others = [found.where(place=place) for place in OTHERS]
     rates = {users: evaluated_models.throughput(here, MODEL) for users, here in by_users.items()}
     delays = {users: evaluated_models.delay(here, MODEL) for users, here in by_users.items()}
     several = [users for users in USERS if users > 1]
@@ -38,13 +41,20 @@ def measure(found: Found) -> Mapping[str, float | None]:
         "four-delay": delays[4],
         **{f"throughput-{users}": rates[users] for users in several},
         **{f"delay-{users}-higher": delays[users] for users in several},
+        "others-delay": sum(evaluated_models.delay(here, MODEL) for here in others) / len(others) / delays[4],
+        "others-throughput": sum(evaluated_models.throughput(here, MODEL) for here in others) / len(others) / rates[4],
         "fair": min(min(by_users[users].where(label=MODEL).values("jain")) for users in several),
     }
 
 
 def tables(found: Found) -> Sequence[Table]:
     """What was measured, beside Verus."""
-    return [evaluated_models.table(evaluated_models.by_users(found), "Verus and the model of one user, channel #1")]
+    first = evaluated_models.by_users(found.where(place=PLACE))
+    others = {place: found.where(place=place) for place in OTHERS}
+    return [
+        evaluated_models.table(first, "Verus and the model of one user, channel #1"),
+        evaluated_models.table(others, "Four users, the other channels"),
+    ]
 
 
 def draw(found: Found) -> Sequence[Figure]:
@@ -54,7 +64,8 @@ def draw(found: Found) -> Sequence[Figure]:
         f"queue {trained_models.QUEUE}, model with five seeds."
     )
     what = "with a training of one user"
-    return evaluated_models.bars(evaluated_models.by_users(found), name="fig07", what=what, caption=caption, x="")
+    first = evaluated_models.by_users(found.where(place=PLACE))
+    return evaluated_models.bars(first, name="fig07", what=what, caption=caption, x="")
 
 
 EXPERIMENT = Reproduction(

@@ -20,41 +20,46 @@ BIN_MS, BINS = 100.0, 10
 
 @dataclass(frozen=True)
 class _OverTime:
-    """User 1: throughput and packet delay in seconds, and the 99th percentile of delay in its first seconds."""
+    """A user: throughput and packet delay in seconds, and the 99th percentile of delay in its first seconds."""
 
     throughput: Array
     delay: Array
     first: float
 
     @classmethod
-    def of(cls, found: Found, label: str) -> _OverTime:
+    def of(cls, found: Found, label: str, user: int = 0) -> _OverTime:
         (row,) = found.where(label=label).rows
         series = found.series(row)
-        rate, queueing = series.throughput_mbps[0], series.qdelay_ms[0]
+        rate, queueing = series.throughput_mbps[user], series.qdelay_ms[user]
         carried, waited = (values.reshape(-1, BINS).sum(axis=1) for values in (rate, np.nan_to_num(queueing) * rate))
         with np.errstate(invalid="ignore"):
             delay = waited / carried + PROPAGATION_MS
-        begun = _begun(found, row["run"])
+        begun = _begun(found, row["run"], user)
         since = series.time_s - begun[np.maximum(np.searchsorted(begun, series.time_s, side="right") - 1, 0)]
         first = queueing[(since >= 0) & (since < 1) & ~np.isnan(queueing)] + PROPAGATION_MS
         return cls(carried / BINS, delay, float(np.percentile(first, 99)))
 
 
-def _begun(found: Found, run: int) -> Array:
-    """When user 1's connections began, s."""
+def _begun(found: Found, run: int, user: int) -> Array:
+    """When a user's connections began, s."""
     connections = found.results.connections
     assert connections is not None, "no user was switched on"
     of, flow = (connections.column(name).to_numpy() for name in ("run", "flow"))
-    begun: Array = connections.column("start_s").to_numpy()[(of == run) & (flow == 0)]
+    begun: Array = connections.column("start_s").to_numpy()[(of == run) & (flow == user)]
     return begun
 
 
 def measure(found: Found) -> Mapping[str, float | None]:
     """A value for each claim."""
-    verus, model = (_OverTime.of(found, label) for label in (VERUS, MODEL))
+    pairs = [(_OverTime.of(found, VERUS, user), _OverTime.of(found, MODEL, user)) for user in range(on_off_users.USERS)]
+    alike = [float(np.corrcoef(verus.throughput, model.throughput)[0, 1]) for verus, model in pairs]
+    delays = [float(np.nanmedian(model.delay) / np.nanmedian(verus.delay)) for verus, model in pairs]
+    verus, model = pairs[0]
     return {
-        "throughput-alike": float(np.corrcoef(verus.throughput, model.throughput)[0, 1]),
-        "delay-alike": float(np.nanmedian(model.delay) / np.nanmedian(verus.delay)),
+        "throughput-alike": alike[0],
+        "delay-alike": delays[0],
+        "others-throughput": min(alike[1:]),
+        "others-delay": max(delays[1:], key=lambda ratio: abs(ratio - 1)),
         "slow-start-peaks": verus.first / model.first,
     }
 

@@ -46,6 +46,7 @@ def runs(column: Column, repetitions: int, **options: Any) -> list[Run]:
             seed=seed,
             queue=trained_models.QUEUE,
             duration_s=DURATION_S,
+            delay_ms=trained_models.PROPAGATION_MS / 2,
             packet_bytes=trained_models.PACKET_BYTES,
             **options,
         )

@@ -108,6 +108,17 @@ class Region:
         """The share of the 360 × 360 elements that are not empty."""
         return len(self.share) / (STEPS * WINDOWS) ** 2
 
+    def zoomed_filled(self) -> float:
+        """The share of the elements of the interval of `zoomed` that are not empty."""
+        return len(self.zoomed().share) / WINDOWS**2
+
+    def small_windows_stay(self) -> float | None:
+        """How likelier w stays within 1 where it is below the median, over where it is not; in that interval."""
+        zoomed = self.zoomed()
+        middle = zoomed.median_window()
+        lower, upper = (zoomed.where(part).near() for part in (zoomed.window < middle, zoomed.window >= middle))
+        return lower / upper if lower is not None and upper else None
+
     def zoomed(self) -> Region:
         """Those that stay in the second step of d: the one that the paper zooms into."""
         return self.where((self.delay == 1) & (self.next_delay == 1))

@@ -79,6 +79,7 @@ def measure(found: Found) -> Mapping[str, float | None]:
             result[f"{claim}-spread-{end}"] = spread(still[key])
             result[f"mobility-{claim}-{end}"] = variation(driving[key]) / variation(still[key])
         result[f"uplink-{end}"] = spread(uplink["sizes"])
+        result[f"uplink-gap-{end}"] = spread(uplink["gaps"])
     return result
 
 

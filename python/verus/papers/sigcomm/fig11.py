@@ -83,7 +83,12 @@ def measure(found: Found) -> Mapping[str, float | None]:
         ours["throughput_mbps"] / theirs["throughput_mbps"]
         for ours, theirs in zip(verus.rows, sprout.rows, strict=True)
     )
+    values["sprout-better-2"] = _of_capacity(found, "II", "Sprout") / _of_capacity(found, "I", "Sprout")
     return values
+
+
+def _of_capacity(found: Found, scenario: str, label: str) -> float:
+    return found.where(part=scenario, label=label).mean("utilization")
 
 
 def tables(found: Found) -> Sequence[Table]:

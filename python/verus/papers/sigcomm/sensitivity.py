@@ -30,7 +30,7 @@ CHANNELS = {
     "city waterfront, down": Place("city-waterfront-3g-down", "mahimahi/TMobile-UMTS-driving.down"),
     "city waterfront, up": Place("city-waterfront-3g-up", "mahimahi/TMobile-UMTS-driving.up"),
 }
-FLOWS, DURATION_S = 4, 120.0
+FLOWS, DURATION_S = 4, 300.0
 
 #: The values of each study; the others stay at the defaults, which the paper's text gives.
 EPOCHS_MS = (2, 5, 10, 20, 50, 100)
@@ -49,6 +49,10 @@ def _update(s: float) -> str:
 def _deltas(pair: tuple[float, float]) -> str:
     return f"decrement_ms={pair[0]:g},increment_ms={pair[1]:g}"
 
+
+#: δ2 of a flow of Verus beside one of Cubic, with δ1 of 1 ms.
+BESIDE_CUBIC = "beside Cubic, "
+WEAK, STRONG = _deltas((1, 1)), _deltas((1, 8))
 
 GRID = tuple(itertools.product(DELTAS_MS, DELTAS_MS))
 STUDIES: Mapping[str, Sequence[str]] = {
@@ -70,9 +74,30 @@ def runs(column: Column) -> list[Run]:
             series=False,
         )
         for setting in itertools.chain(*STUDIES.values())
-        for place, channel in CHANNELS.items()
-        if channel.recording or column.name != RECORDINGS
+        for place in _places(column)
+    ] + [
+        column.run(
+            place,
+            f"verus:ratio=2,{setting}",
+            flows=[{}, {"scheme": "cubic"}],
+            part=f"{BESIDE_CUBIC}{setting}",
+            duration_s=DURATION_S,
+            series=False,
+        )
+        for setting in (WEAK, STRONG)
+        for place in _places(column)
     ]
+
+
+def _places(column: Column) -> list[str]:
+    return [place for place, channel in CHANNELS.items() if channel.recording or column.name != RECORDINGS]
+
+
+def _share(found: Found, setting: str) -> float:
+    """What Verus gets beside Cubic, of what both get; the mean over the channels."""
+    rows = found.where(part=f"{BESIDE_CUBIC}{setting}").rows
+    got = [[flow["throughput_mbps"] for flow in row["per_flow"]] for row in rows]
+    return float(np.mean([verus / (verus + cubic) for verus, cubic in got]))
 
 
 def _power(found: Found, study: str) -> Mapping[str, float]:
@@ -96,12 +121,15 @@ def measure(found: Found) -> Mapping[str, float | None]:
     return {
         "epoch-5ms": epoch[_epoch(5)] / max(epoch.values()),
         "epoch-longer": epoch[_epoch(50)] / epoch[_epoch(5)],
+        **{f"epoch-longer-{ms}ms": epoch[_epoch(ms)] / epoch[_epoch(5)] for ms in (10, 20, 100)},
         "update-1s": update[_update(1)] / max(update.values()),
         "update-longer": update[_update(10)] / update[_update(1)],
+        **{f"update-longer-{s}s": update[_update(s)] / update[_update(1)] for s in (2, 5, 20)},
         "update-shorter": update[_update(0.1)] / update[_update(1)],
         "deltas-default": deltas[_deltas((1, 2))] / max(deltas.values()),
         "deltas-range": max(inside) / max(outside),
         "deltas-stronger": strong / weak,
+        "deltas-company": _share(found, STRONG) / _share(found, WEAK),
     }
 
 
@@ -121,10 +149,11 @@ def tables(found: Found) -> Sequence[Table]:
                     f"{delay:.0f}",
                     f"{high:.0f}",
                     f"{power[setting]:.3f}",
+                    f"{here.mean('jain'):.3f}",
                 ]
             )
-    heads = ["", "throughput, Mbit/s", "mean delay, ms", "95 %, ms", "relative power"]
-    return [Table(title="Medians over the channels; relative power: the mean", heads=heads, rows=rows)]
+    heads = ["", "throughput, Mbit/s", "mean delay, ms", "95 %, ms", "relative power", "Jain's index"]
+    return [Table(title="Medians over the channels; relative power and Jain's index: means", heads=heads, rows=rows)]
 
 
 def draw(found: Found) -> Sequence[Figure]:
@@ -183,7 +212,7 @@ EXPERIMENT = Reproduction(
     set_up=(
         "One parameter, or the pair of deltas, is varied and the others keep the paper's values, over 3G channels of "
         "the paper's seven places, downlink and uplink. The paper replays five minutes and schedules flows under "
-        "contention, without their number: here four, as many as the phones that recorded, for two minutes. What is "
+        "contention, without their number: here four, as many as the phones that recorded, for five minutes. What is "
         "good is measured by power, throughput over mean queueing delay. Channels differ much in power, so each is "
         "taken relative to the best setting of the study on it, and the mean is over channels. Recordings: "
         "those of the places that have one."

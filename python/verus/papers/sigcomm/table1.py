@@ -15,6 +15,13 @@ USERS = (2, 5, 10, 15, 20)
 SCHEMES = {"Cubic": "cubic", "NewReno": "newreno", "Verus": "verus:ratio=2"}
 DURATION_S = 300.0
 
+#: Queues in which Cubic's flows are looked at beside, where they are many.
+BESIDE = {
+    "RED with 0.1 %": "red:min=375000,max=1125000,p=0.001",
+    "drop-tail of 9 Mbit": "droptail:bytes=1125000",
+}
+MANY = (10, 20)
+
 #: What the table has, in per cent.
 PUBLISHED = {
     "Cubic": (98.1, 93.5, 76.2, 75.2, 70.1),
@@ -31,6 +38,13 @@ def runs(column: Column) -> list[Run]:
         for label, who in SCHEMES.items()
         for users in USERS
         for seed in column.seeds(1)
+    ] + [
+        column.run(place, who, flows=users, label=label, part=part, queue=queue, duration_s=DURATION_S, series=False)
+        for part, queue in BESIDE.items()
+        for place in five_scenarios.CHANNELS
+        for label, who in SCHEMES.items()
+        if label == "Cubic"
+        for users in MANY
     ]
 
 
@@ -42,12 +56,16 @@ def measure(found: Found) -> Mapping[str, float | None]:
     }
     for users in (10, 15, 20):
         values[f"above-cubic-{users}"] = index["Verus"][users] - index["Cubic"][users]
+    for users in (2, 5):
+        values[f"below-cubic-{users}"] = index["Cubic"][users] - index["Verus"][users]
+        values[f"above-newreno-{users}"] = index["Verus"][users] - index["NewReno"][users]
+    values["newreno-consistent"] = max(index["NewReno"].values()) - min(index["NewReno"].values())
     values["cubic-drops"] = index["Cubic"][USERS[0]] - index["Cubic"][USERS[-1]]
     return values
 
 
-def _index(found: Found, label: str, users: int, key: str = "jain") -> float:
-    return 100 * found.where(label=label, flows=users).mean(key)
+def _index(found: Found, label: str, users: int, key: str = "jain", part: str = "") -> float:
+    return 100 * found.where(label=label, flows=users, part=part).mean(key)
 
 
 def tables(found: Found) -> Sequence[Table]:
@@ -74,6 +92,33 @@ def tables(found: Found) -> Sequence[Table]:
             title="Jain's index over windows of 1 s, averaged; means of the five channels, %", heads=heads, rows=beside
         ),
         Table(title="Each channel, %", heads=["", *(f"{users} users" for users in USERS)], rows=own),
+        Table(
+            title="Cubic's index in other queues, %",
+            heads=["", *(f"{users} users" for users in MANY)],
+            rows=[
+                [name, *(f"{_index(found, 'Cubic', users, part=part):.1f}" for users in MANY)]
+                for name, part in (("RED with 10 %", ""), *((part, part) for part in BESIDE))
+            ],
+        ),
+        Table(
+            title="Throughput of a flow and mean queueing delay, means of the five channels",
+            heads=["", *(f"{label}, {unit}" for label in SCHEMES for unit in ("Mbit/s", "ms"))],
+            rows=[
+                [
+                    f"{users} users",
+                    *(
+                        text
+                        for label in SCHEMES
+                        for here in (found.where(label=label, flows=users, part=""),)
+                        for text in (
+                            f"{here.mean('throughput_mbps') / users:.2f}",
+                            f"{here.mean('qdelay_mean_ms'):.0f}",
+                        )
+                    ),
+                ]
+                for users in USERS
+            ],
+        ),
     ]
 
 

@@ -66,9 +66,9 @@ def sweep(
     return cells + decided + repeated
 
 
-def mean(found: Found, worth: Worth) -> float:
-    """What `worth` says of the repetitions of the checked setting, on average."""
-    return float(np.mean([worth(row) for row in found.where(part=_REPEATED).rows]))
+def median(found: Found, worth: Worth) -> float:
+    """What `worth` says of the repetitions of the checked setting: the median, since a ratio may have no bound."""
+    return float(np.median([worth(row) for row in found.where(part=_REPEATED).rows]))
 
 
 def cell(found: Found, *, ratio: int, buffer: float) -> Mapping[str, Any]:
