@@ -41,7 +41,7 @@ macro_rules! to_its_type {
     };
 }
 
-// Thin: what matters is that each is inlined into the sender's own, however many arms it has.
+// Thin: each arm must be inlined into the sender's own function, however many arms there are.
 impl Hosted for Built {
     fn seen(&self) -> &dyn Controller {
         to_its_type!(self, seen())
@@ -85,20 +85,20 @@ impl Hosted for Built {
 impl From<Box<dyn Controller>> for Built {
     fn from(controller: Box<dyn Controller>) -> Self {
         /// The controller as a `T`, if it is one.
-        fn known<T: Controller>(
+        fn downcast<T: Controller>(
             controller: Box<dyn Controller>,
-            as_known: fn(Box<T>) -> Built,
+            wrap: fn(Box<T>) -> Built,
         ) -> Result<Built, Box<dyn Controller>> {
             if !(&*controller as &dyn Any).is::<T>() {
                 return Err(controller);
             }
             let controller: Box<dyn Any> = controller;
-            Ok(as_known(controller.downcast().expect("it is one")))
+            Ok(wrap(controller.downcast().expect("it is one")))
         }
-        known(controller, Built::Verus)
-            .or_else(|controller| known(controller, Built::Forward))
-            .or_else(|controller| known(controller, Built::Cubic))
-            .or_else(|controller| known(controller, Built::NewReno))
+        downcast(controller, Built::Verus)
+            .or_else(|controller| downcast(controller, Built::Forward))
+            .or_else(|controller| downcast(controller, Built::Cubic))
+            .or_else(|controller| downcast(controller, Built::NewReno))
             .unwrap_or_else(Built::Other)
     }
 }

@@ -41,7 +41,7 @@ pub type Sender = verus_core::sender::Sender<Built>;
 pub struct Entry {
     /// Its name in a scheme.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// A description in one sentence.
     pub summary: &'static str,
     /// Its parameters.
     pub keys: Vec<Key>,
@@ -62,7 +62,7 @@ pub enum SchemeError {
     Spec {
         /// The scheme as given.
         scheme: String,
-        /// What is wrong.
+        /// The mistake.
         problem: Problem,
     },
     /// A value outside its range.
@@ -80,7 +80,7 @@ pub enum SchemeError {
         scheme: String,
         /// The file.
         file: String,
-        /// What is wrong with it, to follow its name.
+        /// The mistake, in words that follow the file's name.
         problem: String,
     },
 }
@@ -96,7 +96,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What `given` sets, in the order given: what reads as a number is one.
+    /// The parameters that `given` sets, in its order. A value that parses as a number is a number.
     pub fn all(given: &Given<'_>) -> Vec<(String, Value)> {
         let param = |&(key, value): &(&str, &str)| {
             let value = match value.parse::<f64>() {
@@ -248,9 +248,9 @@ pub type OpenElsewhere = fn(&str) -> Option<Result<Elsewhere, Problem>>;
 pub struct Elsewhere {
     /// Its bare name.
     pub name: String,
-    /// What it sets.
+    /// The parameters that the scheme sets.
     pub params: Vec<(String, Value)>,
-    /// What makes its controllers.
+    /// The configuration that its controllers are built from.
     pub config: Arc<dyn Configured>,
 }
 
@@ -351,11 +351,11 @@ impl Registry {
             });
         }
         let given = Given::parse(text).map_err(refused)?;
-        let found = self
+        let entry = self
             .algorithms
             .iter()
             .find(|known| known.name == given.name);
-        let algorithm = found
+        let algorithm = entry
             .ok_or_else(|| refused(Problem::unknown("algorithm", given.name, self.names())))?;
         let config = (algorithm.open)(&given, &mut read).map_err(|refusal| match refusal {
             Refusal::Spec(problem) => refused(problem),
@@ -418,8 +418,8 @@ impl Scheme {
     /// Parses `NAME[:key=value,…]`; `read` fetches the bytes of a file that it names (`model:file=PATH`).
     ///
     /// # Errors
-    /// Names the unknown algorithm or key, the value out of its range, or the file and what is
-    /// wrong with it: `read`'s words are to follow the file's name.
+    /// Names the unknown algorithm or key, the value out of its range, or the unusable file. The
+    /// error of `read` follows the file's name in the message.
     pub fn open(
         text: &str,
         read: impl FnMut(&str) -> Result<Vec<u8>, String>,
@@ -437,12 +437,12 @@ impl Scheme {
         &self.name
     }
 
-    /// The scheme as it was given.
+    /// The scheme's text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What was set, in the order given.
+    /// The parameters that the scheme sets, in the order of the text.
     pub fn params(&self) -> &[(String, Value)] {
         &self.params
     }
@@ -470,8 +470,8 @@ impl Scheme {
         self.config.fixed_rate()
     }
 
-    /// What of it costs an end much more work or memory than the scheme's defaults do, in words; `sends` says whether
-    /// that end runs the sender. A server does not do it for strangers.
+    /// The reason why this scheme costs an end much more work or memory than its defaults do.
+    /// `sends`: whether that end runs the sender. A server refuses such a scheme to strangers.
     pub fn dear(&self, sends: bool) -> Option<String> {
         // Windows are sent, and kept, whether or not anything of them arrives.
         let windows = ["initial_window_packets", "min_window_packets"];
@@ -489,7 +489,7 @@ impl Scheme {
         large.or_else(|| self.config.dear(sends))
     }
 
-    /// What makes its controllers: what a transport of others' takes.
+    /// The configuration that its controllers are built from, for transports of other crates.
     pub fn config(&self) -> &Arc<dyn Configured> {
         &self.config
     }
@@ -510,9 +510,9 @@ impl Scheme {
         self.config.observer()
     }
 
-    /// When receivers of the algorithm's packets acknowledge, where the transport leaves it open: each
-    /// packet, as Verus needs it, but seldom where acknowledgements would take from a channel that is being
-    /// recorded in both directions.
+    /// When receivers of the algorithm's packets acknowledge, if the transport leaves it open.
+    /// Verus needs an acknowledgement of each packet. Recording in both directions needs few, since
+    /// they take capacity from the recorded channel.
     pub fn receiver(&self) -> ReceiverConfig {
         self.config.receiver()
     }
@@ -531,7 +531,7 @@ impl From<Problem> for Refusal {
     }
 }
 
-/// What fetches the bytes of a file that a scheme names.
+/// Fetches the bytes of a file that a scheme names.
 pub(crate) type Read<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<u8>, String>;
 
 #[cfg(test)]

@@ -13,14 +13,14 @@ pub(crate) const NAME: &str = "model";
 
 const WALKS: Words<WalkKind> = &[("paper", WalkKind::Paper), ("sampled", WalkKind::Sampled)];
 
-/// What a scheme says of a model.
+/// The settings of a scheme for a model.
 #[derive(Debug, Default)]
-struct Asked {
+struct Settings {
     file: String,
     walk: WalkKind,
 }
 
-impl Asked {
+impl Settings {
     const ROWS: &'static [Row<Self>] = &[
         Row::other(
             "file",
@@ -59,21 +59,21 @@ impl Configured for Config {
 
 /// Its keys, for people.
 pub(crate) fn keys() -> Vec<Key> {
-    shown(Asked::ROWS, &Asked::default())
+    shown(Settings::ROWS, &Settings::default())
 }
 
 /// Reads the file that is named.
 pub(crate) fn open(given: &Given<'_>, read: Read<'_>) -> Result<Arc<dyn Configured>, Refusal> {
-    let mut asked = Asked::default();
-    given.apply(Asked::ROWS, &mut asked)?;
-    let Asked { file, walk } = asked;
+    let mut settings = Settings::default();
+    given.apply(Settings::ROWS, &mut settings)?;
+    let Settings { file, walk } = settings;
     if file.is_empty() {
         let problem = "file must name a model, as `verus train` writes it";
         return Err(Refusal::OutOfRange(problem.to_owned()));
     }
-    let found =
+    let model =
         read(&file).and_then(|bytes| Model::from_bytes(&bytes).map_err(|error| error.to_string()));
-    match found {
+    match model {
         Ok(model) => Ok(Arc::new(Config {
             model: Arc::new(model),
             walk,

@@ -1,4 +1,4 @@
-//! A sender with controllers of the list: what it repeats, when it waits, and what it refuses to believe.
+//! A sender with each scheme: retransmissions, timers, and acknowledgements that must be false.
 
 use std::collections::VecDeque;
 
@@ -103,7 +103,8 @@ fn arrival_times_give_each_packet_its_own_round_trip_time() {
     let mut sender = sender("newreno");
     sender.offer_bulk();
     drain(&mut sender, ms(0));
-    // The first sample is taken as it is (RFC 9002 §5.3): nothing bounds what the receiver claims yet.
+    // The first sample is taken without an adjustment (RFC 9002 §5.3): no bound on the receiver's
+    // delay is known yet.
     let first = Received {
         number: 0,
         at: ms(1000),
@@ -143,8 +144,11 @@ fn arrival_times_give_each_packet_its_own_round_trip_time() {
         .map(|acked| (acked.rtt.as_micros() / 1000, acked.received_at))
         .collect();
     let arrived = [1001, 1002, 1003, 1010].map(|at| Some(ms(at)));
-    let held = [51, 52, 53, 59];
-    assert_eq!(samples, held.into_iter().zip(arrived).collect::<Vec<_>>());
+    let acknowledged = [51, 52, 53, 59];
+    assert_eq!(
+        samples,
+        acknowledged.into_iter().zip(arrived).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -180,8 +184,8 @@ fn every_scheme_goes_on_where_a_round_trip_is_far_shorter_than_an_epoch() {
                 .max(now);
             if arrival.is_some_and(|at| at <= now) {
                 let (_, number) = flying.pop_front().expect("just seen");
-                let heard = ack(&[(number, number)], now);
-                sender.on_ack(now, &heard, None).expect("true");
+                let last_ack = ack(&[(number, number)], now);
+                sender.on_ack(now, &last_ack, None).expect("true");
                 late += u32::from(now > ms(2000));
             }
             if timer.is_some_and(|at| at <= now) {
@@ -189,8 +193,11 @@ fn every_scheme_goes_on_where_a_round_trip_is_far_shorter_than_an_epoch() {
             }
         }
         // Delays within an epoch are no queue to robust Verus: it uses most of the 100,000 packets/s.
-        let least = if scheme == "verus" { 70_000 } else { 200 };
-        assert!(late > least, "{scheme}: {late} packets in the last second");
+        let min_packets = if scheme == "verus" { 70_000 } else { 200 };
+        assert!(
+            late > min_packets,
+            "{scheme}: {late} packets in the last second"
+        );
     }
 }
 
@@ -315,11 +322,11 @@ fn chosen(mask: u64, next: u64) -> Vec<(u64, u64)> {
 fn play(scheme: &str, steps: &[Step]) -> Vec<String> {
     let mut sender = sender(scheme);
     sender.offer(SIZE * 50);
-    let mut seen = Vec::new();
+    let mut record = Vec::new();
     let mut now = Time::ZERO;
     let (mut next, mut acked, mut revived) = (0, 0, 0);
     for step in steps {
-        let mut told = None;
+        let mut received_ack = None;
         let mut fired = false;
         match *step {
             Step::Wait(micros) => now += Duration::from_micros(u64::from(micros)),
@@ -333,10 +340,10 @@ fn play(scheme: &str, steps: &[Step]) -> Vec<String> {
             Step::Offer(packets) => sender.offer(SIZE * u64::from(packets)),
             Step::Ack(mask) => {
                 let ranges = chosen(mask, next);
-                told = (!ranges.is_empty()).then(|| ack(&ranges, now));
+                received_ack = (!ranges.is_empty()).then(|| ack(&ranges, now));
             }
             Step::Wild(first, len) => {
-                told = Some(ack(&[(first, first + u64::from(len))], now));
+                received_ack = Some(ack(&[(first, first + u64::from(len))], now));
             }
         }
         if let Some(ack) = told {
@@ -357,7 +364,7 @@ fn play(scheme: &str, steps: &[Step]) -> Vec<String> {
                 "numbers rise by one and are never reused"
             );
             next += 1;
-            seen.push(format!("{packet:?}"));
+            record.push(format!("{packet:?}"));
         }
         let counters = *sender.counters();
         assert_eq!(counters.sent, next);
@@ -389,7 +396,7 @@ proptest! {
     }
 }
 
-/// What a loss timer alone reveals may leave the law undecided, and packets leave all the same.
+/// A loss that only a timer reveals may leave the law undecided; packets leave anyway.
 #[test]
 fn a_timer_that_fires_late_between_acknowledgements_is_not_asked_for_again_in_the_past() {
     let acks = [3_193_621_477_827_479_297, 1_351_609_515_522_180_696].map(Step::Ack);
