@@ -30,11 +30,11 @@ pub trait Configuration: Default + 'static {
     /// [Validates](Self::validate) what keys have set; an algorithm whose words do not all go together says so here.
     ///
     /// # Errors
-    /// Says what is out of range, or does not go together.
+    /// Names the value out of range, or the words that do not go together.
     fn check(&self) -> Result<(), String> {
         self.validate().map_err(|error| error.to_string())
     }
 }
 
-/// What a controller says whose configuration was checked before.
+/// The panic message of a controller whose configuration was checked before.
 pub const CHECKED: &str = "the configuration was checked when the scheme was parsed";

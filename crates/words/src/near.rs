@@ -43,11 +43,11 @@ fn distance(one: &str, other: &str) -> usize {
         let mut row = vec![i];
         for j in 1..=other.len() {
             let replaced = above[j - 1] + usize::from(one[i - 1] != other[j - 1]);
-            let mut least = replaced.min(above[j] + 1).min(row[j - 1] + 1);
+            let mut distance = replaced.min(above[j] + 1).min(row[j - 1] + 1);
             if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
-                least = least.min(before[j - 2] + 1);
+                distance = distance.min(before[j - 2] + 1);
             }
-            row.push(least);
+            row.push(distance);
         }
         before = std::mem::replace(&mut above, row);
     }
@@ -80,10 +80,10 @@ mod tests {
             "city-driving-lte-down",
             "city-driving.up",
         ];
-        let found = near("city-drivng-lte", names.into_iter()).expect("there is one");
+        let suggestion = near("city-drivng-lte", names.into_iter()).expect("there is one");
         assert!(
-            found.starts_with("`city-driving-lte-down`, `city-driving-lte-up`"),
-            "{found}"
+            suggestion.starts_with("`city-driving-lte-down`, `city-driving-lte-up`"),
+            "{suggestion}"
         );
         assert_eq!(near("lte-x", ["city-lte-y"].into_iter()), None);
     }

@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-/// What a number measures, and so which units it may have.
+/// The kind of quantity that a number measures, which determines its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A time in seconds.
@@ -101,7 +101,7 @@ pub enum Wrong {
     /// It is none, or not a finite one.
     #[error("it is not a number")]
     Number,
-    /// It is one, and what stands behind it is none of the units that it may have.
+    /// It is a number, but with a unit that it may not have.
     #[error("{0}")]
     Unit(String),
 }
@@ -172,8 +172,8 @@ mod tests {
             ("300kbps", Unit::Mbps, 0.3),
             ("1e2ms", Unit::Seconds, 0.1),
         ] {
-            let found = read(text, unit);
-            assert_eq!(found, Ok(expected), "{text}");
+            let result = read(text, unit);
+            assert_eq!(result, Ok(expected), "{text}");
         }
     }
 
@@ -188,8 +188,8 @@ mod tests {
             ("20kB", Unit::Millis, "none of its units (us, µs, ms"),
             ("2x", Unit::Plain, "`x` behind a number without a unit"),
         ] {
-            let found = read(text, unit).expect_err(text).to_string();
-            assert!(found.contains(words), "{text}: {found}");
+            let message = read(text, unit).expect_err(text).to_string();
+            assert!(message.contains(words), "{text}: {message}");
         }
     }
 }

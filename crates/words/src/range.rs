@@ -13,7 +13,7 @@ pub struct OutOfRange {
     pub field: &'static str,
     /// Its range, in words.
     pub expected: &'static str,
-    /// What was given.
+    /// The value.
     pub value: f64,
 }
 
@@ -39,7 +39,7 @@ impl OutOfRange {
 /// A range, and its words.
 #[derive(Clone, Copy, Debug)]
 pub struct Within {
-    /// What a value must be.
+    /// The range, in words.
     pub words: &'static str,
     /// Whether it is; false for not-a-number.
     pub valid: fn(f64) -> bool,
@@ -51,7 +51,7 @@ pub const WINDOW_PACKETS: Within = Within {
     valid: |packets| (1.0..=1e6).contains(&packets),
 };
 
-/// What a reduction leaves of the window.
+/// The share of the window that a reduction keeps.
 pub const SHARE: Within = Within {
     words: "above 0 and below 1",
     valid: |share| share > 0.0 && share < 1.0,

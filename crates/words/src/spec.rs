@@ -14,10 +14,10 @@ use crate::range::{OutOfRange, Within};
 
 const NANOS_PER_MILLI: f64 = 1e6;
 
-/// Stands for the default of a key that must be given.
+/// The default that a required key shows.
 pub const REQUIRED: &str = "required";
 
-/// The unit of a key that names a file: whoever must know what a text depends on finds it by this.
+/// The unit of a key that names a file. It marks the keys through which a text depends on files.
 pub const PATH: &str = "path without a comma";
 
 /// A key, as `verus list schemes` shows it.
@@ -27,13 +27,13 @@ pub struct Key {
     pub key: &'static str,
     /// Its unit, or the words it takes.
     pub unit: String,
-    /// Its value where none is given; [`REQUIRED`] if one must be.
+    /// Its default value; [`REQUIRED`] if it has none.
     pub default: String,
-    /// What it does, and its symbol and source.
+    /// Its effect, symbol and source.
     pub meaning: &'static str,
 }
 
-/// What is wrong with such a text.
+/// A mistake in such a text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
     /// An unknown name.
@@ -61,9 +61,9 @@ pub enum Problem {
     BadValue {
         /// The key.
         key: String,
-        /// What it takes.
+        /// The values that the key takes.
         expected: String,
-        /// What was given.
+        /// The value in the text.
         value: String,
     },
     /// A number with a unit that its key does not have.
@@ -71,9 +71,9 @@ pub enum Problem {
     BadUnit {
         /// The key.
         key: String,
-        /// What was given.
+        /// The value in the text.
         value: String,
-        /// What is wrong with it.
+        /// The mistake.
         problem: String,
     },
     /// Values that contradict each other.
@@ -93,7 +93,7 @@ fn hint(word: &str, all: &str, names: &[&str]) -> String {
 }
 
 impl Problem {
-    /// That nothing has this name, of all that have one.
+    /// An unknown name, with the names that exist.
     pub fn unknown(
         what: &'static str,
         name: &str,
@@ -106,7 +106,7 @@ impl Problem {
         }
     }
 
-    /// That `key` must be something else than it is.
+    /// A value that `key` does not take.
     pub fn bad(key: &str, expected: &str, value: impl ToString) -> Self {
         Problem::BadValue {
             key: key.to_owned(),
@@ -121,9 +121,9 @@ impl Problem {
 /// # Panics
 /// If the name is taken, or contains anything but lower-case letters, digits, hyphens and underscores.
 pub fn assert_new(what: &str, name: &str, mut known: impl Iterator<Item = &'static str>) {
-    let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_".contains(&c);
+    let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_".contains(&c);
     assert!(
-        !name.is_empty() && name.bytes().all(plain),
+        !name.is_empty() && name.bytes().all(allowed),
         "`{name}` is no name for {what}"
     );
     assert!(
@@ -137,7 +137,7 @@ pub fn assert_new(what: &str, name: &str, mut known: impl Iterator<Item = &'stat
 pub struct Kind<T: 'static> {
     /// The word before the colon.
     pub name: &'static str,
-    /// What it does.
+    /// A description in one sentence.
     pub summary: &'static str,
     /// A complete example.
     pub example: &'static str,
@@ -152,7 +152,7 @@ pub struct Kind<T: 'static> {
 pub struct Shown {
     /// The word before the colon.
     pub name: &'static str,
-    /// What it does.
+    /// A description in one sentence.
     pub summary: &'static str,
     /// A complete example.
     pub example: &'static str,
@@ -225,8 +225,8 @@ impl<'a> Given<'a> {
 
     /// The value of `key`, if it is given.
     pub fn get(&self, key: &str) -> Option<&'a str> {
-        let found = self.pairs.iter().find(|(other, _)| *other == key);
-        found.map(|&(_, value)| value)
+        let pair = self.pairs.iter().find(|(other, _)| *other == key);
+        pair.map(|&(_, value)| value)
     }
 
     /// Sets all given keys in `config`, presets first.
@@ -295,8 +295,9 @@ pub fn complete(text: &str, known: &[(&str, &[Key])]) -> Vec<String> {
 /// An expansion into more texts than this is refused: it is more likely a typing error than intended.
 const MOST_EXPANDED: usize = 1000;
 
-/// Every text that `text` stands for: `x:a=1,2` is `x:a=1` and `x:a=2`, and `x:a=2..4` has 2, 3 and 4, `x:a=0..1..0.5`
-/// 0, 0.5 and 1. Several keys with several values make every combination, the last key's changing fastest.
+/// Expands `text` into one text for each value: `x:a=1,2` yields `x:a=1` and `x:a=2`. The range
+/// `2..4` yields 2, 3 and 4, and `0..1..0.5` yields 0, 0.5 and 1. Several keys with several values
+/// yield every combination; the last key changes fastest.
 ///
 /// # Errors
 /// If a range does not lead upwards from its first number, or there are too many texts.
@@ -381,7 +382,7 @@ impl<'a> Setting<'a> {
         Problem::bad(self.key, expected, self.value)
     }
 
-    /// A finite number, in the unit of the key; `expected` says what it must be.
+    /// A finite number, in the unit of the key. `expected` describes the values that the key takes.
     fn quantity(&self, expected: &str) -> Result<f64, Problem> {
         quantity::read(self.value, self.unit).map_err(|wrong| match wrong {
             quantity::Wrong::Number => self.bad(expected),
@@ -448,10 +449,10 @@ impl<'a> Setting<'a> {
     /// One of `words`.
     ///
     /// # Errors
-    /// If it is none of them.
+    /// If the value is another word.
     pub fn word<T: Copy>(&self, words: Words<T>) -> Result<T, Problem> {
-        let found = words.iter().find(|(word, _)| *word == self.value);
-        found.map(|&(_, value)| value).ok_or_else(|| {
+        let word = words.iter().find(|(word, _)| *word == self.value);
+        word.map(|&(_, value)| value).ok_or_else(|| {
             let words: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
             self.bad(&format!("one of {}", words.join(", ")))
         })
@@ -476,12 +477,12 @@ pub fn either<T>(words: Words<T>) -> String {
 
 /// The word for `value`; "none" if there is none.
 pub fn word_for<T: PartialEq>(words: Words<T>, value: &T) -> String {
-    let found = words.iter().find(|(_, other)| other == value);
-    found.map_or("none", |&(word, _)| word).to_owned()
+    let entry = words.iter().find(|(_, other)| other == value);
+    entry.map_or("none", |&(word, _)| word).to_owned()
 }
 
-/// A key of the configuration `C`. What sets a [`Field`] says which values it takes; [`words!`] is a key of words, and
-/// [`Row::other`] anything else.
+/// A key of the configuration `C`. A row is made from a [`Field`] with its range, by [`words!`] for
+/// words, or by [`Row::other`] for anything else.
 pub struct Row<C: 'static> {
     key: &'static str,
     meaning: &'static str,
@@ -490,7 +491,7 @@ pub struct Row<C: 'static> {
     value: Value<C>,
 }
 
-/// What a key takes, and how the configuration's value is read and written.
+/// The values that a key takes, and how the configuration's value is read and written.
 enum Value<C: 'static> {
     Number {
         unit: &'static str,
@@ -525,7 +526,7 @@ pub struct Field<C, T> {
 }
 
 impl<C, T> Field<C, T> {
-    /// What `get` and `set` read and write; [`field!`] where this is a field as it stands.
+    /// A field from its getter and setter; [`field!`] derives both from a plain struct field.
     pub const fn new(key: &'static str, get: fn(&C) -> T, set: fn(&mut C, T)) -> Self {
         Field { key, get, set }
     }
@@ -672,7 +673,7 @@ impl<C> Row<C> {
         Row::new(key, meaning, Value::Other { unit, get, set })
     }
 
-    /// Makes this key a preset: it is applied before all others, wherever it stands in the text.
+    /// Makes this key a preset: it is applied before all others, at any position in the text.
     pub const fn first(mut self) -> Self {
         self.preset = true;
         self
@@ -834,7 +835,7 @@ mod tests {
     #[test]
     fn a_beginning_goes_on_with_names_then_keys_then_words() {
         let keys = shown(Config::ROWS, &Config::default());
-        let known = [("small", &keys[..]), ("smart", &[])];
+        let kinds = [("small", &keys[..]), ("smart", &[])];
         for (text, expected) in [
             ("sm", &["small", "smart"][..]),
             ("small:w", &["small:wait_ms="]),
@@ -850,7 +851,7 @@ mod tests {
             ("small:wait_ms=", &[]),
             ("large:", &[]),
         ] {
-            assert_eq!(complete(text, &known), expected, "{text}");
+            assert_eq!(complete(text, &kinds), expected, "{text}");
         }
     }
 
@@ -878,8 +879,8 @@ mod tests {
             ("x:a=1..1e9", "at most 1000 values"),
             ("x:a=1..100,b=1..100", "more than 1000"),
         ] {
-            let found = expand(text).expect_err(text).to_string();
-            assert!(found.contains(words), "{text}: {found}");
+            let message = expand(text).expect_err(text).to_string();
+            assert!(message.contains(words), "{text}: {message}");
         }
     }
 
