@@ -23,8 +23,10 @@ fn samples(seed: u64, count: usize) -> Vec<Sample> {
             if random.random_range(0..5000) == 0 {
                 delay = random.random_range(20.0..727.0);
             }
-            let most = (35.0 * 60.0 / delay).clamp(2.0, 35.0) as u32;
-            let packets = random.random_range(0..=most) * random.random_range(0..=most) / most;
+            let max_packets = (35.0 * 60.0 / delay).clamp(2.0, 35.0) as u32;
+            let packets = random.random_range(0..=max_packets)
+                * random.random_range(0..=max_packets)
+                / max_packets;
             match at {
                 0 => Sample {
                     delay_ms: 20,
@@ -60,12 +62,12 @@ fn main() {
         matrix.len(),
         model.to_bytes().len()
     );
-    let met = samples(2, STEPS as usize);
+    let states = samples(2, STEPS as usize);
     for kind in [WalkKind::Paper, WalkKind::Sampled] {
         let mut walk = Walk::new(Arc::clone(&model), kind, 1);
         let begin = Instant::now();
         let mut sent = 0;
-        for sample in &met {
+        for sample in &states {
             let delay = Duration::from_millis(u64::from(sample.delay_ms));
             sent = black_box(walk.step(black_box(delay), sent));
         }

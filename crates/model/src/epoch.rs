@@ -6,7 +6,7 @@
 
 use verus_core::units::{Duration, Time};
 
-/// Which of an epoch's round-trip times stands for it.
+/// Which of an epoch's round-trip times represents it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stands {
     /// The longest: in the walk.
@@ -15,13 +15,13 @@ pub enum Stands {
     Newest,
 }
 
-/// Follows the round-trip time that stands for each epoch.
+/// Follows the round-trip time that represents each epoch.
 #[derive(Clone, Debug)]
 pub struct EpochDelay {
     stands: Stands,
-    /// That of the open epoch so far.
+    /// The delay of the open epoch so far.
     open: Option<Duration>,
-    /// That of the last epoch that ended.
+    /// The delay of the last epoch that ended.
     latest: Option<Duration>,
     last_ack: Time,
 }
@@ -47,9 +47,10 @@ impl EpochDelay {
         self.last_ack = now;
     }
 
-    /// Ends the open epoch; returns its delay, `None` until the first sample. An epoch without one
-    /// keeps the delay before it or, while packets are `under_way`, the time since the last
-    /// acknowledgement if that is longer: what waits has waited at least so long.
+    /// Ends the open epoch; returns its delay, `None` until the first sample. An epoch without a
+    /// sample keeps the delay before it. While packets are `under_way`, the time since the last
+    /// acknowledgement counts instead if it is longer: these packets have waited at least that
+    /// long.
     #[inline]
     pub fn end(&mut self, now: Time, under_way: bool) -> Option<Duration> {
         let delay = match (self.open.take(), self.latest) {

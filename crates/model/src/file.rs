@@ -4,10 +4,10 @@
 //! "VERUSMDL"  version u16  length u64  contents (postcard)  SHA-256 of all before it
 //! ```
 //!
-//! Numbers are little-endian. The contents are the grid, what is known of the training, and the
-//! elements in order, each as its distance from the one before and its count. What is read is
-//! hostile until shown otherwise: memory is bounded by the bytes given, and nothing is believed
-//! before the checksum, the grid and every element have been checked.
+//! Numbers are little-endian. The contents are the grid, the record of the training, and the
+//! elements in order: each as its distance from the one before and its count. The bytes are hostile
+//! until checked. Memory is bounded by the length of the input, and nothing is used before
+//! checksum, grid and every element have been checked.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ const SUM: usize = 32;
 /// A longer file is no model: some thirty million transitions.
 pub const MAX_BYTES: u64 = 128 << 20;
 
-/// What is known of a model's training.
+/// The record of a model's training.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct About {
     /// The controller that was watched.
@@ -50,7 +50,7 @@ pub struct About {
     pub transitions: u64,
 }
 
-/// A model: its matrix, and what is known of its training.
+/// A model: its matrix, and the record of its training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     about: About,
@@ -105,7 +105,7 @@ impl Model {
         Model { about, matrix }
     }
 
-    /// What is known of its training.
+    /// The record of its training.
     pub fn about(&self) -> &About {
         &self.about
     }
@@ -148,7 +148,7 @@ impl Model {
     /// The model in a file's bytes.
     ///
     /// # Errors
-    /// What is wrong with them, to follow the file's name.
+    /// Names the mistake, in words that follow the file's name.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, FileError> {
         let length = bytes.len() as u64;
         if !bytes.starts_with(MAGIC) {
@@ -176,11 +176,11 @@ impl Model {
             return Err(FileError::Version(version));
         }
         let promised = u64::from_le_bytes(head[10..HEAD].try_into().expect("eight bytes"));
-        let wanted = promised.saturating_add((HEAD + SUM) as u64);
-        if wanted != length {
+        let expected = promised.saturating_add((HEAD + SUM) as u64);
+        if expected != length {
             return Err(FileError::Length {
                 found: length,
-                wanted,
+                wanted: expected,
             });
         }
         let (contents, sum) = rest.split_at(rest.len() - SUM);
@@ -407,7 +407,7 @@ mod tests {
             ..about
         };
         assert!(refusal(grid, &nan, vec![(1, 1)]).contains("no number"));
-        // A length that promises more than there is: bounded by what is there.
+        // A length beyond the end of the input must not reserve memory.
         assert!(Model::from_bytes(&sealed(&[0xff; 40])).is_err());
     }
 

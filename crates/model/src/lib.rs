@@ -1,24 +1,24 @@
 //! The model-driven controller (Pötsch et al., *Model-driven Delay-based Congestion Control for
-//! Cellular Networks*, 2016): a delay-based algorithm is watched, what it did becomes the
-//! transition matrix of a Markov chain over states (d, w), and a guided random walk through that
-//! matrix takes the algorithm's place.
+//! Cellular Networks*, 2016). A delay-based algorithm is observed; its decisions become the
+//! transition matrix of a Markov chain over states (d, w). A guided random walk through that matrix
+//! then replaces the algorithm.
 //!
-//! [`sampler`] turns a flow's packets into one sample an epoch, [`training`] counts the
-//! transitions between them, [`matrix`] holds the counts (Eqs. 1–6), [`file`](mod@file) reads and
-//! writes them, [`walk`] draws the next w (§3.2, §5.1). The controller here only keeps epochs.
+//! [`sampler`] turns a flow's packets into one sample per epoch; [`training`] counts the
+//! transitions between samples. [`matrix`] holds the counts (Eqs. 1–6), [`file`](mod@file) reads
+//! and writes them, [`walk`] draws the next w (§3.2, §5.1). The controller here only keeps epochs.
 //!
-//! The paper leaves open, and this is what holds here:
+//! The paper leaves these questions open; the answers here:
 //!
-//! - d is a packet's round-trip time in whole milliseconds, rounded down. A sample's is the newest
-//!   one when its epoch began (§4.1: "the current packet delay"), a step's the longest of the epoch
-//!   before (§3.2: "the most recent maximum"). An epoch without an acknowledgement keeps the d
-//!   before it, or the time since the last acknowledgement if that is longer: what is under way has
-//!   waited so long already.
-//! - A state joins the d that was known when an epoch began and the w sent in that epoch, in
-//!   training as in the walk.
-//! - Beyond d_max nothing is sent: what was trained on never sent there.
-//! - With w = 0 and nothing in flight no feedback would ever come: one packet leaves instead.
-//! - After a timeout one packet leaves for each (backed-off) timeout, until anything is
+//! * d is a packet's round-trip time in whole milliseconds, rounded down. A sample uses the newest
+//!   one when its epoch began (§4.1: "the current packet delay"). A step uses the longest of the
+//!   epoch before (§3.2: "the most recent maximum"). An epoch without an acknowledgement keeps the
+//!   d before it, or the time since the last acknowledgement if that is longer: the packets under
+//!   way have waited that long already.
+//! * A state pairs the d known when an epoch began with the w sent in that epoch, in training and
+//!   in the walk.
+//! * Beyond d_max nothing is sent: the observed algorithm never sent there.
+//! * With w = 0 and nothing in flight no feedback would ever come, so one packet leaves.
+//! * After a timeout one packet leaves for each (backed-off) timeout, until anything is
 //!   acknowledged; then the walk goes on. Single losses are repaired and change nothing.
 
 pub mod epoch;
@@ -45,7 +45,7 @@ pub use walk::{Walk, WalkKind};
 /// ε, the time between two steps of the walk: that of the samples (Verus §5.3).
 pub const EPOCH: Duration = Duration::from_millis(5);
 
-/// What the flow is doing.
+/// The phase of the flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     /// One packet is out to learn the first delay: there is no slow start (§5).
@@ -66,7 +66,7 @@ pub struct ModelDriven {
     epoch_end: Option<Time>,
     /// w, the packets granted to the open epoch.
     granted: u64,
-    /// What is left of them.
+    /// The packets of this grant that have not left yet.
     budget: u64,
     /// Packets that left in the open epoch, granted or not.
     sent: u64,
@@ -87,7 +87,7 @@ impl ModelDriven {
         }
     }
 
-    /// One step of the walk, and what it grants to the epoch that begins.
+    /// Takes one step of the walk, and grants its packets to the epoch that begins.
     #[inline]
     fn step(&mut self, now: Time, in_flight: Bytes) {
         let Some(delay) = self.delay.end(now, !in_flight.is_zero()) else {
@@ -162,7 +162,7 @@ impl Controller for ModelDriven {
         self.packet_size = size;
     }
 
-    /// w: what the open epoch was granted. What is in flight is not decided here.
+    /// w, the grant of the open epoch. Packets in flight are not counted against it here.
     #[inline]
     fn window(&self) -> Bytes {
         self.packet_size * self.granted
@@ -178,7 +178,7 @@ impl Controller for ModelDriven {
         self.epoch_end
     }
 
-    /// That of Verus, so that the two differ in nothing but their decisions.
+    /// The recovery of Verus, so that the two differ only in their decisions.
     fn recovery(&self) -> Recovery {
         verus::Config::default().recovery
     }

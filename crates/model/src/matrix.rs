@@ -1,10 +1,10 @@
 //! The state transition matrix P, sparse (Eqs. 1–6).
 //!
-//! A row is a present state (d_k, w_l), a column a next state (d_r, w_v). Kept are counts of
-//! transitions, whole numbers, rather than probabilities: a row's probabilities are its counts
-//! over their sum (Eq. 5), and models can be compared and added without rounding. Almost all
-//! elements are empty, and the walk asks for one *subset* at a time (the elements of a row that
-//! lead to one d_r), so that is how they are kept: by (d_k, d_r), then w_l, then w_v.
+//! A row is a present state (d_k, w_l), a column a next state (d_r, w_v). The elements are counts
+//! of transitions, not probabilities. A row's probabilities are its counts over their sum (Eq. 5),
+//! and counts can be compared and added without rounding. Almost all elements are empty, and the
+//! walk reads one *subset* at a time: the elements of a row that lead to one d_r. So elements are
+//! sorted by (d_k, d_r), then w_l, then w_v.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ impl Grid {
     /// More states than this are refused: the offsets of their rows would not fit anywhere.
     pub const MOST_STATES: u64 = 1 << 24;
 
-    /// Whether the ranges are ranges, and the states not too many; what is wrong, if anything.
+    /// The mistake in the grid, if any: an empty range, or too many states.
     pub fn problem(&self) -> Option<String> {
         if self.step_ms == 0 || self.step_ms > 10_000 {
             return Some(format!("a quantization of {} ms", self.step_ms));
@@ -123,7 +123,7 @@ pub struct Matrix {
     choices: Vec<Choice>,
     /// For each d_r, where its column begins; one more at the end.
     columns_of: Vec<u32>,
-    /// What was sent at each delay, whatever came before.
+    /// The windows sent at each delay, from any state.
     columns: Vec<Choice>,
 }
 
@@ -290,8 +290,8 @@ impl Matrix {
         })
     }
 
-    /// What was sent at delay d_r, whatever the state before; at the nearest delay that was ever
-    /// seen where this one was not, a longer one first.
+    /// The windows sent at delay d_r, from any state. A delay that was never sampled uses the
+    /// nearest one that was, a longer one first.
     #[cold]
     pub fn column(&self, to_delay: u32) -> &[Choice] {
         let of = |delay: u32| &self.columns[range(&self.columns_of, delay as usize)];
@@ -422,17 +422,17 @@ mod tests {
             prop_assert_eq!(matrix.len(), transitions.len());
             prop_assert!(matrix.transitions().eq(transitions.iter().copied()));
             for (k, l, r) in (0..6).flat_map(|k| (0..5).flat_map(move |l| (0..6).map(move |r| (k, l, r)))) {
-                let wanted = |window: u32| -> Vec<Choice> {
+                let expected = |window: u32| -> Vec<Choice> {
                     transitions
                         .iter()
                         .filter(|t| (t.from_delay, t.from_window, t.to_delay) == (k, window, r))
                         .map(|t| Choice { window: t.to_window, count: t.count })
                         .collect()
                 };
-                prop_assert_eq!(matrix.subset(k, l, r), wanted(l));
-                let down: Vec<_> = (0..=l).rev().map(|w| (w, wanted(w))).filter(|(_, s)| !s.is_empty()).collect();
-                let found: Vec<_> = matrix.subsets_down(k, l, r).map(|(w, s)| (w, s.to_vec())).collect();
-                prop_assert_eq!(found, down);
+                prop_assert_eq!(matrix.subset(k, l, r), expected(l));
+                let down: Vec<_> = (0..=l).rev().map(|w| (w, expected(w))).filter(|(_, s)| !s.is_empty()).collect();
+                let subsets: Vec<_> = matrix.subsets_down(k, l, r).map(|(w, s)| (w, s.to_vec())).collect();
+                prop_assert_eq!(subsets, down);
             }
         }
 

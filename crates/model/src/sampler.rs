@@ -7,7 +7,7 @@ use verus_core::units::{Duration, Time};
 use super::EPOCH;
 use super::epoch::{EpochDelay, Stands};
 
-/// A state as it was observed: (d, w).
+/// An observed state: (d, w).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sample {
     /// d: the newest delay known when the epoch began, in whole milliseconds.
@@ -40,8 +40,8 @@ pub fn whole_millis(delay: Duration) -> u32 {
 
 /// Cuts a flow into epochs and keeps a sample of each.
 ///
-/// What is acknowledged at the very end of an epoch belongs to it; what is sent then belongs to
-/// the next: the order in which a controller hears of the same things.
+/// Packets acknowledged at the very end of an epoch belong to it; packets sent then belong to the
+/// next. A controller sees the events in the same order.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     delay: EpochDelay,
@@ -98,7 +98,7 @@ impl Sampler {
             self.close(now);
         } else {
             if !self.aligned {
-                // What came before its first epoch (slow start) was not decided by epochs.
+                // Epochs did not decide the packets before the first epoch (slow start).
                 self.samples.clear();
                 self.cuts.clear();
             }
@@ -137,13 +137,14 @@ impl Sampler {
 
     /// The samples of a recorded flow: when each packet left, and when it was acknowledged.
     ///
-    /// Algorithms with epochs send as they begin, and Verus begins each within the first nine tenths of
-    /// every 5 ms: epochs are taken to begin where the tenth of the 5 ms that has the fewest departures ends.
+    /// Algorithms with epochs send as an epoch begins, and Verus begins each within the first nine
+    /// tenths of every 5 ms. So epochs begin at the end of that tenth of the 5 ms which has the
+    /// fewest departures.
     pub fn of_packets(packets: impl IntoIterator<Item = (Time, Option<Time>)>) -> Self {
         const PHASES: u64 = 50;
         const QUIET: u64 = PHASES / 10;
         let width = EPOCH.as_nanos() / PHASES;
-        // At one instant what is acknowledged comes before what leaves.
+        // At one instant, acknowledgements come before departures.
         let mut events: Vec<(Time, bool, Duration)> = Vec::new();
         let mut departures = [0u64; PHASES as usize];
         for (sent, acked) in packets {
@@ -151,7 +152,7 @@ impl Sampler {
             events.push((sent, true, Duration::ZERO));
             events.extend(acked.map(|acked| (acked, false, acked.since(sent))));
         }
-        // … and of what is acknowledged then, the packet sent last is the newest.
+        // Of the packets acknowledged at one instant, the one sent last is the newest.
         events.sort_unstable_by_key(|&(at, leaves, rtt)| (at, leaves, Reverse(rtt)));
         let at = |phase: u64| departures[(phase % PHASES) as usize];
         let phase = (0..PHASES).min_by_key(|&phase| {

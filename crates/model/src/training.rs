@@ -107,23 +107,23 @@ impl Trainer {
 
     /// The smallest delay that `percentile` percent of the samples do not exceed.
     fn delay_max(&self, percentile: f64) -> Option<u32> {
-        let wanted = (self.samples as f64 * percentile / 100.0).ceil() as u64;
-        let mut seen = 0;
+        let target = (self.samples as f64 * percentile / 100.0).ceil() as u64;
+        let mut counted = 0;
         self.delays
             .iter()
             .find(|&(_, count)| {
-                seen += count;
-                seen >= wanted.clamp(1, self.samples)
+                counted += count;
+                counted >= target.clamp(1, self.samples)
             })
             .map(|(&delay, _)| delay)
     }
 
-    /// The model: samples beyond the percentile of d are cut off, and with them the transitions
-    /// to and from them (§4.2, *truncating*); delays are counted in steps of `step_ms` from the
-    /// least one (*quantizing*). `about` says what only the caller knows.
+    /// The model. It excludes samples beyond the percentile of d, with the transitions to and from
+    /// them (§4.2, *truncating*). Delays are counted in steps of `step_ms` from the least one
+    /// (*quantizing*). `about` records what only the caller knows.
     ///
     /// # Errors
-    /// Names what is out of range, or what the samples lack.
+    /// Names the value out of range, or the deficiency of the samples.
     pub fn finish(&self, step_ms: u32, percentile: f64, about: About) -> Result<Model, TrainError> {
         if !(1..=10_000).contains(&step_ms) {
             return Err(TrainError::Quantization(step_ms));
@@ -220,7 +220,7 @@ mod tests {
             run(&[(29, 0), (20, 1)]),
         ];
         let model = model(&runs, 1, 100.0);
-        let found: Vec<_> = model
+        let transitions: Vec<_> = model
             .matrix()
             .transitions()
             .map(|t| {
@@ -233,7 +233,10 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(found, [(0, 1, 1, 2, 2), (1, 2, 0, 1, 1), (9, 0, 0, 1, 1)]);
+        assert_eq!(
+            transitions,
+            [(0, 1, 1, 2, 2), (1, 2, 0, 1, 1), (9, 0, 0, 1, 1)]
+        );
         assert_eq!(model.about().transitions, 4);
         assert_eq!(model.about().samples, 6);
     }

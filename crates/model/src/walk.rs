@@ -54,11 +54,11 @@ impl Walk {
     /// One step: from the present delay and the `sent` packets of the epoch that ended, to `delay`
     /// and the packets returned. The first step stays at its delay.
     ///
-    /// Off the grid, windows and shorter delays count as the nearest on it; at a longer delay than
-    /// any trained on, nothing is sent. Where the subset is empty, the
-    /// origin's w is lowered row by row until a subset has more than one element (§5.1); if none
-    /// has, the first that has one counts. If there is none either, which the paper leaves open,
-    /// the draw is from all that was ever sent at this delay ([`Matrix::column`]).
+    /// Off the grid, windows and shorter delays count as the nearest on it. At a longer delay than
+    /// any in training, nothing is sent. If the subset is empty, the origin's w is lowered row by
+    /// row until a subset has more than one element (§5.1); failing that, the first with one
+    /// element counts. If there is no such subset either, a case that the paper leaves open, the
+    /// draw is from all windows ever sent at this delay ([`Matrix::column`]).
     #[inline]
     pub fn step(&mut self, delay: Duration, sent: u32) -> u32 {
         self.steps += 1;
@@ -71,13 +71,13 @@ impl Walk {
             return 0;
         }
         let window = grid.window_index(sent);
-        let choices = match found(matrix, from, window, to) {
-            Found::Subset(choices) => choices,
-            Found::Lowered(choices) => {
+        let choices = match look_up(matrix, from, window, to) {
+            Lookup::Subset(choices) => choices,
+            Lookup::Lowered(choices) => {
                 self.lowered += 1;
                 choices
             }
-            Found::Nothing => {
+            Lookup::Nothing => {
                 self.off_row += 1;
                 matrix.column(to)
             }
@@ -106,27 +106,27 @@ impl Walk {
 const FRACTION_BITS: u32 = 31;
 
 /// Where a step finds its choices.
-enum Found<'a> {
-    /// In the subset it asked for.
+enum Lookup<'a> {
+    /// In the requested subset.
     Subset(&'a [Choice]),
-    /// In that of a smaller window.
+    /// In the subset of a smaller window.
     Lowered(&'a [Choice]),
-    /// In none.
+    /// In no subset.
     Nothing,
 }
 
 #[inline]
-fn found(matrix: &Matrix, from: u32, window: u32, to: u32) -> Found<'_> {
-    let mut only = Found::Nothing;
+fn look_up(matrix: &Matrix, from: u32, window: u32, to: u32) -> Lookup<'_> {
+    let mut only = Lookup::Nothing;
     for (at, subset) in matrix.subsets_down(from, window, to) {
         if at == window {
-            return Found::Subset(subset);
+            return Lookup::Subset(subset);
         }
         if subset.len() > 1 {
-            return Found::Lowered(subset);
+            return Lookup::Lowered(subset);
         }
-        if matches!(only, Found::Nothing) {
-            only = Found::Lowered(subset);
+        if matches!(only, Lookup::Nothing) {
+            only = Lookup::Lowered(subset);
         }
     }
     only
@@ -146,7 +146,7 @@ fn draw(choices: &[Choice], kind: WalkKind, random: &mut impl Rng) -> Option<u32
                 least = least.min(choice.count);
                 most = most.max(choice.count);
             }
-            // Fixed point, and passes without branches: what is drawn cannot be predicted.
+            // Fixed point, and passes without branches: random draws cannot be predicted.
             let span = u64::from(most.saturating_sub(least)) << FRACTION_BITS;
             let number = (u64::from(least) << FRACTION_BITS) + random.random_range(0..=span);
             let distance =
@@ -175,14 +175,14 @@ fn draw(choices: &[Choice], kind: WalkKind, random: &mut impl Rng) -> Option<u32
         }
         WalkKind::Sampled => {
             let sum: u64 = choices.iter().map(|choice| u64::from(choice.count)).sum();
-            let mut left = random.random_range(0..sum.max(1));
+            let mut rank = random.random_range(0..sum.max(1));
             choices
                 .iter()
                 .find(|choice| {
                     let count = u64::from(choice.count);
-                    let found = left < count;
-                    left = left.saturating_sub(count);
-                    found
+                    let reached = rank < count;
+                    rank = rank.saturating_sub(count);
+                    reached
                 })
                 .map(|choice| choice.window)
         }
@@ -294,7 +294,7 @@ mod tests {
             shares(&model, WalkKind::Paper, 30, 5, 40),
             [0, 0, 0, 100, 0, 0],
         );
-        // Nothing leads from 30 ms and w ≤ 3 to 40 ms: what was sent at 40 ms decides.
+        // No transition leads from 30 ms and w ≤ 3 to 40 ms: the windows sent at 40 ms decide.
         near(
             shares(&model, WalkKind::Paper, 30, 3, 40),
             [0, 0, 0, 100, 0, 0],
