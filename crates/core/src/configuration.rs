@@ -1,4 +1,4 @@
-//! What makes controllers: a checked configuration. Who hosts controllers needs to know no more of an algorithm.
+//! A checked configuration, which makes controllers. A host needs nothing else of an algorithm.
 
 use std::fmt;
 
@@ -36,8 +36,9 @@ pub trait Configured: fmt::Debug + Send + Sync {
         None
     }
 
-    /// What of it costs an end much more work or memory than the defaults do, in words: a server does not do it for
-    /// strangers. `sends` says whether that end runs the sender, and not only the [receiver half](Self::observer).
+    /// Why this configuration costs an endpoint much more work or memory than the defaults, as
+    /// text. A server does not run such a configuration for strangers. `sends` says whether the
+    /// endpoint runs the sender too, and not only the [receiver half](Self::observer).
     fn dear(&self, _sends: bool) -> Option<String> {
         None
     }

@@ -1,9 +1,9 @@
 //! The seam between a congestion-control algorithm and everything that drives it.
 //!
-//! A [`Controller`] only decides. The sender measures: its ledger turns sends
-//! and acknowledgements into complete samples, so that no algorithm keeps books of its own. Time
-//! arrives with each call and randomness with the seed in the configuration; the same calls always
-//! give the same answers, in a simulator and on a socket.
+//! A [`Controller`] only decides. The sender measures: its ledger turns sends and acknowledgements
+//! into complete samples, so that no algorithm keeps books. Time arrives with each call and
+//! randomness with the seed in the configuration. The same calls always give the same answers, in a
+//! simulator and on a socket.
 
 use std::any::Any;
 use std::fmt;
@@ -39,7 +39,7 @@ pub trait Controller: fmt::Debug + Send + Any {
     /// The congestion window: recorded with each packet, and drawn.
     fn window(&self) -> Bytes;
 
-    /// What bounds the packets that leave now.
+    /// The bounds on the packets that may leave now.
     fn allowance(&self) -> Allowance {
         Allowance::window(self.window())
     }
@@ -82,7 +82,7 @@ pub trait Controller: fmt::Debug + Send + Any {
         Ecn::NotEct
     }
 
-    /// What the algorithm is doing, if it has phases; only recorders call this.
+    /// The algorithm's present phase, if it has phases; only recorders call this.
     fn phase(&self) -> Option<Phase> {
         None
     }
@@ -97,17 +97,18 @@ pub trait Controller: fmt::Debug + Send + Any {
     }
 }
 
-/// What may leave now: no more than both bounds allow.
+/// The bounds on what may leave now: both hold.
 ///
-/// A transport whose count of the bytes in flight differs from the controller's, as a QUIC stack's does, must tell the
-/// two bounds apart: it compares the window with its own count, and adds the budget to its own count.
+/// A QUIC stack's count of the bytes in flight differs from the controller's. Such a transport must
+/// tell the two bounds apart: it compares the window with its count, and adds the budget to its
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     window: Bytes,
     budget: Bytes,
 }
 
-/// What a bound is that nothing reaches: the neutral element of the minimum, so that none needs to be asked for.
+/// A bound that nothing reaches: the neutral element of the minimum.
 const UNBOUNDED: Bytes = Bytes::MAX;
 
 impl Allowance {
@@ -120,8 +121,8 @@ impl Allowance {
         }
     }
 
-    /// At most `bytes` more, whatever is in flight: what is left of an epoch's budget, of a forecast, or of the credit
-    /// that a rate has earned.
+    /// At most `bytes` more, whatever is in flight: the rest of an epoch's budget, of a forecast,
+    /// or of the credit that a rate has earned.
     #[inline]
     pub const fn budget(bytes: Bytes) -> Self {
         Allowance {
@@ -158,14 +159,14 @@ impl Allowance {
     }
 }
 
-/// What an algorithm is doing, in words that all of them share.
+/// An algorithm's activity, in terms that all of them share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The window grows fast, to find what the path can carry.
     SlowStart,
     /// The algorithm proper decides: congestion avoidance, epochs, a control loop.
     Steady,
-    /// The window comes down after a loss, and what was lost is sent again.
+    /// The window comes down after a loss, and lost data is sent again.
     Recovery,
     /// The sender sends less than the path delivers, so that the queue empties and the round-trip time without a queue
     /// can be measured.
@@ -229,7 +230,7 @@ pub struct Arrival<'a> {
     pub number: u64,
     /// Its size (IP).
     pub size: Bytes,
-    /// What the sender half stamped on it.
+    /// The sender half's stamp on it.
     pub stamp: Option<&'a [u8]>,
 }
 
@@ -274,7 +275,7 @@ pub struct ProfileSnapshot {
     pub curve: Vec<(f64, f64)>,
 }
 
-/// A packet as it was when it left, kept until its fate is known.
+/// A packet at its departure, kept until its fate is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Departure {
     /// The packet's number. Never reused: a retransmission gets a new one.
@@ -321,11 +322,11 @@ pub struct Feedback<'a> {
     pub lost: &'a [Departure],
     /// Packets declared lost before (by a gap or a timeout) and acknowledged after all.
     pub recovered: &'a [Acked],
-    /// How many of the packets that this event says have arrived bore a congestion mark (ECN). Zero where
-    /// [`Controller::ecn`] did not ask for marks. A QUIC stack that does not count them makes it 1 for each event that
-    /// tells of marks.
+    /// Number of packets newly acknowledged with a congestion mark (ECN). Zero where
+    /// [`Controller::ecn`] did not ask for marks. A QUIC stack that does not count marks makes it 1
+    /// for each event with marks.
     pub marked: usize,
-    /// What the algorithm's receiver half reports, where it has one.
+    /// The report of the algorithm's receiver half, where it has one.
     pub report: Option<&'a [u8]>,
     /// Bytes in flight before this event.
     pub in_flight_before: Bytes,
@@ -368,9 +369,10 @@ impl Feedback<'_> {
     }
 }
 
-/// A sample of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation; draft-ietf-ccwg-bbr, "Delivery Rate
-/// Samples"): what was delivered since a packet left, over the longer of two times: that in which it was acknowledged,
-/// and that in which it was sent. The second keeps a burst of acknowledgements from being taken for a fast path.
+/// A sample of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation; draft-ietf-ccwg-bbr,
+/// "Delivery Rate Samples"). It is the data delivered since a packet left, over the longer of two
+/// times: that in which the data was acknowledged, and that in which it was sent. The second keeps
+/// a burst of acknowledgements from being taken for a fast path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delivery {
     /// The newest packet acknowledged, as it left.

@@ -32,10 +32,10 @@ impl Credit {
     /// Fills up to `now` at `rate`, to at most two packets of `size` or two ticks' worth.
     pub fn fill(&mut self, now: Time, rate: Rate, size: Bytes) {
         let over = |span: Duration| rate.as_bps().saturating_mul(span.as_nanos());
-        let most = over(TICK * 2).max(in_units(size * 2));
+        let cap = over(TICK * 2).max(in_units(size * 2));
         let filled = self.filled.saturating_add(over(now.since(self.at)));
         // `max` keeps the first window's credit, which is more than what may be saved.
-        self.filled = self.filled.max(filled.min(most));
+        self.filled = self.filled.max(filled.min(cap));
         self.at = self.at.max(now);
     }
 
@@ -44,7 +44,7 @@ impl Credit {
         self.filled = self.filled.saturating_sub(in_units(size));
     }
 
-    /// What may leave now.
+    /// Bytes that may leave now.
     pub fn get(&self) -> Bytes {
         Bytes::new(self.filled / BYTE)
     }

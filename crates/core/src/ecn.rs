@@ -1,9 +1,10 @@
 //! Explicit congestion notification: the two bits of the IP header by which a queue signals congestion without dropping
 //! packets (RFC 3168 §5; RFC 9331 §4 for what ECT(1) asks of a queue).
 //!
-//! A sender sets ECT(0) or ECT(1) on packets to say that it answers marks. A queue marks such a packet [`Ecn::Ce`]
-//! where it would have dropped it. The receiver counts marked packets and reports the count with each acknowledgement;
-//! the controller hears of it as [`Feedback::marked`](crate::Feedback::marked).
+//! A sender sets ECT(0) or ECT(1) on packets to say that it answers marks. A queue marks such a
+//! packet [`Ecn::Ce`] where it would have dropped it. The receiver counts marked packets and
+//! reports the count with each acknowledgement; the controller gets it as
+//! [`Feedback::marked`](crate::Feedback::marked).
 
 /// A code point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

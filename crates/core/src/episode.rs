@@ -8,11 +8,11 @@
 //! mean queueing delay on a slow trace is half of a measured Linux sender's by the first rule, and
 //! within a few percent of it by the second.
 //!
-//! A reduction is taken back when it proves groundless: after losses, when every packet that was
-//! declared lost has arrived after all; after a timeout, when a packet from before it is heard of
-//! before any sent since (the Eifel response, RFC 4015; RFC 9438 §4.9; Linux's undo and F-RTO, RFC
-//! 5682). A spurious timeout may still hide real losses: the ledger puts the rest of what the timeout
-//! presumed lost back in flight, and what of it is then declared lost is a new event.
+//! A reduction is undone when it proves groundless (the Eifel response, RFC 4015; RFC 9438 §4.9;
+//! Linux's undo and F-RTO, RFC 5682). After losses, that is when every packet declared lost has
+//! arrived after all. After a timeout, it is when a packet from before it is acknowledged before
+//! any sent since. A spurious timeout may still hide real losses: the ledger puts the rest of the
+//! packets presumed lost back in flight. Those that it then declares lost are a new event.
 //!
 //! ```text
 //!            loss                  the period is over
@@ -41,7 +41,7 @@ pub enum Period {
     Repair,
 }
 
-/// What is still to be delivered before a period of [`Period::Repair`] ends. A controller does not
+/// The data still to be delivered before a period of [`Period::Repair`] ends. A controller does not
 /// see what packets carry; but a sender repeats lost data first, and in the order of the losses.
 #[derive(Clone, Debug, Default)]
 struct Repair {
@@ -49,8 +49,8 @@ struct Repair {
     waiting: VecDeque<bool>,
     /// How many of these do.
     ours: usize,
-    /// Packets that repeat the episode's data, by number, and whether they are still in flight: a receiver chooses which
-    /// of them it acknowledges, and those in the middle are only marked.
+    /// Packets that repeat the episode's data, by number, and whether they are still in flight. A
+    /// receiver chooses which of them it acknowledges; those in the middle are only marked.
     resent: VecDeque<(u64, bool)>,
     /// How many of them are.
     in_flight: usize,
@@ -191,8 +191,8 @@ impl<S: Copy> Episode<S> {
         self.before = None;
     }
 
-    /// What is in flight has been answered by something other than a loss, as a delay that ends slow start: losses among it
-    /// call for nothing more.
+    /// Marks the packets in flight as answered by a signal other than loss, such as the delay that
+    /// ends slow start. Losses among them call for no further reduction.
     pub fn answer(&mut self) {
         self.start = self.next;
         self.end = self.next;
@@ -282,9 +282,9 @@ impl<S: Copy> Episode<S> {
         true
     }
 
-    /// A timeout fired. Whether the threshold is to be reduced too: not if the packets in flight
-    /// have been answered by a reduction already (RFC 5681 §3.1; Linux holds a recovery under way
-    /// for one too). `state` is what an undo will restore, if the first timeout of a silence.
+    /// A timeout fired. Returns whether to reduce the threshold too: not if a reduction has
+    /// answered the packets in flight already (RFC 5681 §3.1; Linux counts a recovery under way as
+    /// one). An undo restores `state` if this is the first timeout of a silence.
     pub fn on_timeout(&mut self, timeout: &Timeout<'_>, state: S) -> bool {
         let reduce = !self.in_recovery() && !self.timed_out();
         if !self.timed_out() {

@@ -1,9 +1,9 @@
 //! The ledger of packets in flight: turns sends and acknowledgements into complete events.
 //!
-//! Every transmission has a number of its own, so each acknowledgement yields that packet's
-//! round-trip time without Karn's ambiguity. A packet is in flight until it is acknowledged or
-//! declared lost. A lost packet is remembered for a while: if its acknowledgement arrives after
-//! all, it is reported as recovered, and the algorithm can undo what the loss made it do.
+//! Every transmission has a new number, so each acknowledgement yields that packet's round-trip
+//! time without Karn's ambiguity. A packet is in flight until it is acknowledged or declared lost.
+//! A lost packet is remembered for a while. If its acknowledgement arrives after all, it is
+//! reported as recovered, and the algorithm can undo its reaction to the loss.
 //!
 //! ```text
 //!            acknowledged
@@ -18,9 +18,10 @@
 //! timeout has overtaken the others, the silence was a delay (F-RTO, RFC 5682; Eifel, RFC 4015): the others are in
 //! flight again, and need not be sent twice.
 //!
-//! The ledger does not depend on what an algorithm believes. The window bounds its memory: it keeps a slot for each
-//! number from the oldest packet whose fate is open or that is remembered as lost to the newest, and no more than
-//! 131,072 slots for packets that are not in flight, or that others have overtaken.
+//! The ledger does not depend on an algorithm's model. The window bounds its memory: it keeps a
+//! slot for each number from the oldest packet that is undecided or remembered as lost, up to the
+//! newest. At most 131,072 slots belong to packets that are not in flight, or that others have
+//! overtaken.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -48,8 +49,8 @@ const FORGET_RTTS: u64 = 4;
 /// that answers nothing leaves everything sent presumed lost. No honest reordering is a hundred thousand packets long.
 const MOST_SLOTS: usize = 1 << 17;
 
-/// What the ledger keeps of a packet, in one cache line of 64 bytes. The packet's number follows from its place in the
-/// ring; 32 bits hold a window or a size in bytes, since neither comes near 4 GiB.
+/// The ledger's record of a packet, in one cache line of 64 bytes. The packet's number follows from
+/// its place in the ring; 32 bits hold a window or a size in bytes, since neither comes near 4 GiB.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     at: Time,
@@ -124,7 +125,7 @@ enum State {
     Done,
 }
 
-/// What one acknowledgement or timer revealed; buffers are reused from event to event.
+/// The news in one acknowledgement or timer; buffers are reused from event to event.
 #[derive(Debug, Default)]
 pub struct Revealed {
     /// Newly acknowledged, in order of departure.
@@ -232,7 +233,8 @@ pub struct Ledger {
     /// Packets overtaken but not yet declared lost. Since a hostile receiver chooses which packets go missing and which
     /// turn up, each step in this set and in `lost` takes time logarithmic in its size.
     missing: BTreeSet<u64>,
-    /// When each packet of `missing` will be declared lost, under rules that give each packet a timer of its own.
+    /// When each packet of `missing` will be declared lost, under rules that give each packet a
+    /// timer.
     timers: BTreeSet<(Time, u64)>,
     /// Packets declared lost, overtaken, and still remembered.
     lost: Remembered,
@@ -313,9 +315,9 @@ impl Ledger {
         self.loss_deadline
     }
 
-    /// The source has nothing to send though the window is open: samples from packets that leave before everything now
-    /// in flight is delivered, and from the first one after a silence, say nothing about the path's capacity
-    /// (draft-ietf-ccwg-bbr, "Tracking application-limited phases").
+    /// The source has nothing to send though the window is open. Samples then say nothing about the
+    /// path's capacity: those of packets that leave before everything now in flight is delivered,
+    /// and the first after a silence (draft-ietf-ccwg-bbr, "Tracking application-limited phases").
     pub fn set_app_limited(&mut self) {
         self.app_limited_until = (self.delivered + self.in_flight).max(Bytes::new(1));
     }
@@ -364,8 +366,7 @@ impl Ledger {
         }
     }
 
-    /// Leaves the next number unused, and returns it: a receiver that acknowledges it acknowledges what it did not
-    /// receive.
+    /// Leaves the next number unused, and returns it. A receiver that acknowledges it lies.
     pub fn skip(&mut self) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
@@ -391,11 +392,11 @@ impl Ledger {
         self.next_number
     }
 
-    /// An acknowledgement arrives, perhaps with the arrival times of packets other than the newest (`received`, by
-    /// ascending number; may be empty). Appends to `out` what it reveals, losses included.
+    /// An acknowledgement arrives, perhaps with the arrival times of packets other than the newest
+    /// (`received`, by ascending number; may be empty). Appends its news to `out`, losses included.
     #[inline]
     pub fn on_ack(&mut self, now: Time, ack: &Ack, received: &[Received], out: &mut Revealed) {
-        let heard = &Heard { ack, received };
+        let report = &Report { ack, received };
         let newest = ack.newest();
         if newest >= self.next_number {
             return; // acknowledges what was never sent: nothing in it can be trusted
@@ -407,10 +408,10 @@ impl Ledger {
         // Below `from` there is news only if the fate of a packet there is open, and the acknowledgement says something
         // else about those numbers than the last one did.
         if self.is_open() && !ack.agrees_below(&self.last_ack) {
-            self.settle_overtaken(now, heard, from, out);
+            self.settle_overtaken(now, report, from, out);
         }
         if newest >= from {
-            self.settle_new(now, heard, from, newest, out);
+            self.settle_new(now, report, from, newest, out);
         }
         if self.is_open() {
             self.last_ack = Some(*ack);
@@ -467,7 +468,7 @@ impl Ledger {
         debug_assert!(self.in_flight.is_zero());
     }
 
-    /// The timeout was spurious: what it presumed lost is in flight after all.
+    /// The timeout was spurious: the packets that it presumed lost are in flight after all.
     #[cold]
     fn revive(&mut self, out: &mut Revealed) {
         for slot in &mut self.slots {
@@ -494,8 +495,8 @@ impl Ledger {
 
     /// Numbers below `end` that the acknowledgement covers and that were still open.
     #[cold]
-    fn settle_overtaken(&mut self, now: Time, heard: &Heard<'_>, end: u64, out: &mut Revealed) {
-        for range in ascending(heard.ack) {
+    fn settle_overtaken(&mut self, now: Time, report: &Report<'_>, end: u64, out: &mut Revealed) {
+        for range in ascending(report.ack) {
             if range.first >= end || self.has_heard_of(&range, end) {
                 continue;
             }
@@ -504,19 +505,19 @@ impl Ledger {
                 self.missing.remove(&number);
                 self.timers.remove(&(self.slot(number).deadline, number));
                 self.reordering.seen = true;
-                self.deliver(now, number, heard, out);
+                self.deliver(now, number, report, out);
             }
             while let Some(number) = self.lost.within(range) {
                 self.look_at();
                 self.lost.remove(number);
                 self.reordering.on_spurious(number, self.next_number);
-                self.recover(now, number, heard, out);
+                self.recover(now, number, report, out);
             }
         }
     }
 
-    /// Whether the last acknowledgement named all of `range` below `end`: then nothing there is open, and to look for it, which
-    /// takes the logarithm of all that is, would be for nothing.
+    /// Whether the last acknowledgement named all of `range` below `end`. Nothing there is then
+    /// open, and a search, which takes the logarithm of all open packets, would be in vain.
     fn has_heard_of(&self, range: &NumberRange, end: u64) -> bool {
         let last = range.last.min(end - 1);
         self.last_ack.is_some_and(|ack| {
@@ -530,55 +531,61 @@ impl Ledger {
     fn settle_new(
         &mut self,
         now: Time,
-        heard: &Heard<'_>,
+        report: &Report<'_>,
         from: u64,
         newest: u64,
         out: &mut Revealed,
     ) {
         self.largest_acked = Some(newest);
-        if heard.ack.first_range().first <= from {
+        if report.ack.first_range().first <= from {
             // No gap: what nearly every acknowledgement looks like.
             let mut next = from;
             while next <= newest {
-                self.arrived(now, next, heard, out);
+                self.arrived(now, next, report, out);
                 next += 1;
             }
         } else {
-            self.settle_gaps(now, heard, from, out);
+            self.settle_gaps(now, report, from, out);
         }
     }
 
     /// The same where there are gaps among them.
     #[cold]
-    fn settle_gaps(&mut self, now: Time, heard: &Heard<'_>, from: u64, out: &mut Revealed) {
+    fn settle_gaps(&mut self, now: Time, report: &Report<'_>, from: u64, out: &mut Revealed) {
         let mut next = from;
-        for range in ascending(heard.ack).filter(|range| range.last >= from) {
+        for range in ascending(report.ack).filter(|range| range.last >= from) {
             while next < range.first {
                 self.overtaken(now, next);
                 next += 1;
             }
             while next <= range.last {
-                self.arrived(now, next, heard, out);
+                self.arrived(now, next, report, out);
                 next += 1;
             }
         }
     }
 
     #[inline]
-    fn arrived(&mut self, now: Time, number: u64, heard: &Heard<'_>, out: &mut Revealed) {
+    fn arrived(&mut self, now: Time, number: u64, report: &Report<'_>, out: &mut Revealed) {
         if self.slot(number).state == State::InFlight {
-            self.deliver(now, number, heard, out);
+            self.deliver(now, number, report, out);
         } else {
-            self.arrived_after_all(now, number, heard, out);
+            self.arrived_after_all(now, number, report, out);
         }
     }
 
     #[cold]
-    fn arrived_after_all(&mut self, now: Time, number: u64, heard: &Heard<'_>, out: &mut Revealed) {
+    fn arrived_after_all(
+        &mut self,
+        now: Time,
+        number: u64,
+        report: &Report<'_>,
+        out: &mut Revealed,
+    ) {
         match self.slot(number).state {
-            State::Lost => self.recover(now, number, heard, out),
+            State::Lost => self.recover(now, number, report, out),
             State::Presumed => {
-                self.recover(now, number, heard, out);
+                self.recover(now, number, report, out);
                 self.revive(out);
             }
             State::InFlight | State::Done => {}
@@ -613,42 +620,43 @@ impl Ledger {
     }
 
     #[inline]
-    fn deliver(&mut self, now: Time, number: u64, heard: &Heard<'_>, out: &mut Revealed) {
+    fn deliver(&mut self, now: Time, number: u64, report: &Report<'_>, out: &mut Revealed) {
         let slot = self.slot_mut(number);
         slot.state = State::Done;
         let size = slot.size();
         self.in_flight -= size;
         self.in_flight_packets -= 1;
-        let acked = self.sample(now, number, heard);
+        let acked = self.sample(now, number, report);
         out.acked.push(acked);
     }
 
     #[cold]
-    fn recover(&mut self, now: Time, number: u64, heard: &Heard<'_>, out: &mut Revealed) {
+    fn recover(&mut self, now: Time, number: u64, report: &Report<'_>, out: &mut Revealed) {
         let slot = self.slot_mut(number);
         slot.state = State::Done;
         let data = slot.data();
-        let acked = self.sample(now, number, heard);
+        let acked = self.sample(now, number, report);
         out.recovered.push(acked);
         out.recovered_data.push(data);
     }
 
     /// Takes the round-trip sample of an acknowledged packet.
     #[inline]
-    fn sample(&mut self, now: Time, number: u64, heard: &Heard<'_>) -> Acked {
+    fn sample(&mut self, now: Time, number: u64, report: &Report<'_>) -> Acked {
         let slot = self.slot(number);
         let (left, size) = (slot.at, slot.size());
         self.delivered += size;
         self.delivered_at = now;
         self.flight_since = self.flight_since.max(left);
         let mut rtt = now.since(left);
-        let arrival = heard.arrival(number);
+        let arrival = report.arrival(number);
         if let Some((_, hold)) = arrival {
             // A receiver that overstates how long it held the acknowledgement cannot push the
-            // sample below a time that the path has shown, nor the first one at all (RFC 9002 §5.3).
-            let held = rtt.saturating_sub(hold);
-            if self.rtt.least().is_some_and(|least| held >= least) {
-                rtt = held;
+            // sample below the path's least round-trip time. It cannot shorten the first sample at
+            // all (RFC 9002 §5.3).
+            let unheld = rtt.saturating_sub(hold);
+            if self.rtt.least().is_some_and(|least| unheld >= least) {
+                rtt = unheld;
             }
         }
         self.rtt.update(rtt);
@@ -831,13 +839,13 @@ impl Remembered {
 
 /// An acknowledgement and the arrival times that came with it.
 #[derive(Debug)]
-struct Heard<'a> {
+struct Report<'a> {
     ack: &'a Ack,
     /// By ascending number.
     received: &'a [Received],
 }
 
-impl Heard<'_> {
+impl Report<'_> {
     /// When `number` arrived, and how long it waited for the acknowledgement, if that is known.
     #[inline]
     fn arrival(&self, number: u64) -> Option<(Time, Duration)> {
@@ -1014,8 +1022,8 @@ mod tests {
         );
     }
 
-    /// A flow with a round trip of 40 ms: five packets leave every 40 ms, of which the first is acknowledged `late` after
-    /// the others; whether it was declared lost before that.
+    /// A flow with a round trip of 40 ms: five packets leave every 40 ms, and the first of them is
+    /// acknowledged `late` after the others. Returns whether it was declared lost before that.
     fn declared_lost(ledger: &mut Ledger, round: u64, late: Option<u64>) -> bool {
         let mut out = Revealed::default();
         let (first, start) = (5 * round, 1000 * round);
@@ -1223,8 +1231,8 @@ mod tests {
         }
     }
 
-    /// What a receiver costs that leaves every other packet out, and then tells of those left out one at a
-    /// time from the newest to the oldest, with an acknowledgement each.
+    /// The work for a receiver that leaves out every other packet, and then acknowledges the
+    /// missing ones one at a time, from the newest to the oldest.
     fn work_of_gaps(rule: LossRule, packets: u64) -> f64 {
         let mut ledger = Ledger::new(rule);
         let mut out = Revealed::default();
@@ -1283,13 +1291,13 @@ mod tests {
         sent(&mut ledger, 1, Time::ZERO);
         ledger.on_ack(hour, &ack(&[(0, 0)]), &[], &mut out);
         sent(&mut ledger, 1, hour);
-        let mut most = 0;
+        let mut most_slots = 0;
         for number in 2..3 * MOST_SLOTS as u64 {
             sent(&mut ledger, 1, hour);
             ledger.on_ack(hour, &ack(&[(number, number)]), &[], &mut out);
-            most = most.max(ledger.slots.len());
+            most_slots = most_slots.max(ledger.slots.len());
         }
-        assert!(most <= MOST_SLOTS, "{most} slots");
+        assert!(most_slots <= MOST_SLOTS, "{most_slots} slots");
         assert_eq!(numbers(&out.lost), [1]);
         assert_eq!(ledger.in_flight(), Bytes::ZERO);
     }
@@ -1304,7 +1312,7 @@ mod tests {
             ledger.on_timeout(ms(1000 * second + 500), &mut out);
             assert!(ledger.slots.len() <= MOST_SLOTS);
         }
-        // What is left still counts when it turns up.
+        // The remaining packet still counts when it turns up.
         let newest = ledger.next_number - 1;
         out.clear();
         ledger.on_ack(ms(400_000), &ack(&[(newest, newest)]), &[], &mut out);

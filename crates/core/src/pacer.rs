@@ -1,8 +1,9 @@
 //! Spreads departures at a rate.
 //!
-//! A rate is data: a controller states one, and the sender's only pacer enforces it. Packets leave in bursts, of up to
-//! [`BURST_PACKETS`] unless the controller sets another size: what makes pacing expensive is a timer for each packet,
-//! and a burst of this size is half of the 64 packets that Linux takes in one call (UDP segmentation offload).
+//! A rate is data: a controller states one, and the sender's only pacer enforces it. Packets leave
+//! in bursts, of up to [`BURST_PACKETS`] unless the controller sets another size. A timer for each
+//! packet would make pacing expensive. A burst is half of the 64 packets that Linux takes in one
+//! call (UDP segmentation offload).
 
 use crate::units::{Bytes, Duration, Rate, Time};
 
@@ -82,13 +83,13 @@ mod tests {
     fn who_says_how_long_a_burst_is_gets_bursts_as_long() {
         let mut pacer = Pacer::default();
         let (rate, size) = (Rate::from_mbps(12.0), Bytes::new(1500));
-        let mut left = Vec::new();
+        let mut departures = Vec::new();
         for ms in 0..8 {
             while pacer.is_ready(Time::from_millis(ms)) {
                 pacer.on_sent(Time::from_millis(ms), size, rate, Some(size * 2));
-                left.push(ms);
+                departures.push(ms);
             }
         }
-        assert_eq!(left, [0, 0, 2, 2, 4, 4, 6, 6]);
+        assert_eq!(departures, [0, 0, 2, 2, 4, 4, 6, 6]);
     }
 }

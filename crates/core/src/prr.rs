@@ -3,8 +3,9 @@
 //! A window that falls at once stops the sender until half a flight has drained, then lets it go in
 //! step with the acknowledgements. Proportional rate reduction sends β packets for each one
 //! delivered from the start, so that the flight reaches the new threshold at the end of the round.
-//! Should losses bring the flight below the threshold before that, it sends what was delivered
-//! (conservative bound), and a packet more while nothing further is lost (slow start bound).
+//! Losses may bring the flight below the threshold before that. It then sends as much as was
+//! delivered (conservative bound), and a packet more while nothing further is lost (slow start
+//! bound).
 //!
 //! As in Linux, the answer is expressed as a window: the flight plus what may be added to it now.
 
@@ -21,7 +22,7 @@ pub struct Prr {
     out: u64,
 }
 
-/// What one event did to the flight.
+/// One event's effect on the flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Bytes newly acknowledged, in order or not. An event that only reveals losses (a loss timer)
@@ -63,9 +64,10 @@ impl Prr {
         } = *progress;
         self.delivered += delivered.get();
         let allowed = if in_flight > threshold {
-            // CEIL(prr_delivered × ssthresh / RecoverFS) − prr_out. In 128 bits: the product of two windows need not fit in 64.
-            // Where recovery began with less than ssthresh in flight, and what a timeout had presumed lost is under
-            // way after all, the ratio is above one: a reduction that would send more than arrives.
+            // CEIL(prr_delivered × ssthresh / RecoverFS) − prr_out, in 128 bits because the product
+            // of two windows need not fit in 64. The ratio exceeds one, which would send more than
+            // arrives, if recovery began with less than ssthresh in flight and a spurious timeout
+            // put packets back in flight. The maximum below caps it at one.
             let share = u128::from(self.delivered) * u128::from(threshold.get());
             let due = share.div_ceil(u128::from(self.flight.max(threshold.get())));
             u64::try_from(due)

@@ -1,8 +1,8 @@
 //! Seeded random streams.
 //!
-//! Each flow, queue and generator draws from a stream of its own, derived from the run's seed and
-//! the stream's purpose, so that adding a flow leaves the others' draws unchanged. ChaCha is
-//! chosen for its documented, portable output: the same seed gives the same bytes everywhere.
+//! Each flow, queue and generator draws from a separate stream, derived from the run's seed and the
+//! stream's purpose. Adding a flow thus leaves the others' draws unchanged. ChaCha is chosen for
+//! its documented, portable output: the same seed gives the same bytes everywhere.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

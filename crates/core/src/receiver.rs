@@ -1,4 +1,4 @@
-//! What to acknowledge, and when.
+//! The receiver: which packets to acknowledge, and when.
 //!
 //! An acknowledgement names ranges of received packet numbers: the one with the largest numbers, and those that changed
 //! last (RFC 2018 §4). So a packet is reported when it arrives, however many gaps are above it, and again in the next
@@ -13,8 +13,8 @@ use crate::units::{Bytes, Duration, Time};
 /// How many ranges one acknowledgement carries, as many as TCP's selective acknowledgements.
 pub const RANGES_PER_ACK: usize = 4;
 
-/// How many ranges of packet numbers the receiver remembers: bounds its memory, whatever arrives. A packet below all of
-/// them is still acknowledged when it arrives, as a range of its own.
+/// How many ranges of packet numbers the receiver remembers: bounds its memory, whatever arrives. A
+/// packet below all of them is still acknowledged when it arrives, as a separate range.
 const RANGES_KEPT: usize = 256;
 
 /// Room for this many of them from the beginning: most flows have few gaps at a time.
@@ -309,8 +309,8 @@ impl Receiver {
         self.assembly.insert(data)
     }
 
-    /// The packet that [arrived](Self::on_packet) last bore a congestion mark: it is acknowledged at once, so that the
-    /// sender hears of the mark soon (RFC 9000 §13.2.1).
+    /// The packet that [arrived](Self::on_packet) last bore a congestion mark. It is acknowledged
+    /// at once, so that the sender learns of the mark soon (RFC 9000 §13.2.1).
     #[cold]
     pub fn on_mark(&mut self, now: Time) {
         self.marks = self.marks.wrapping_add(1);
@@ -482,11 +482,11 @@ impl Assembly {
     fn insert_apart(&mut self, mut start: u64, mut end: u64) -> Bytes {
         let from = self.pieces.partition_point(|piece| piece.1 < start);
         let to = self.pieces.partition_point(|piece| piece.0 <= end);
-        let mut known = 0;
+        let mut duplicate = 0;
         for &(piece_start, piece_end) in self.pieces.range(from..to) {
-            known += piece_end.min(end) - piece_start.max(start).min(piece_end.min(end));
+            duplicate += piece_end.min(end) - piece_start.max(start).min(piece_end.min(end));
         }
-        let new = Bytes::new(end - start - known);
+        let new = Bytes::new(end - start - duplicate);
         if from < to {
             start = start.min(self.pieces[from].0);
             end = end.max(self.pieces[to - 1].1);
@@ -567,8 +567,8 @@ mod tests {
         receiver.on_packet(ms(0), 0, piece(0));
         assert_eq!(receiver.poll_ack(ms(0)), None);
         assert_eq!(receiver.next_timer(), Some(ms(40)));
-        let held = receiver.poll_ack(ms(40)).expect("the timer ran out");
-        assert_eq!(held.hold, Duration::from_millis(40));
+        let delayed = receiver.poll_ack(ms(40)).expect("the timer ran out");
+        assert_eq!(delayed.hold, Duration::from_millis(40));
         receiver.on_packet(ms(41), 1, piece(1));
         receiver.on_packet(ms(42), 2, piece(2));
         assert!(receiver.poll_ack(ms(42)).is_some(), "two packets wait");
@@ -704,13 +704,13 @@ mod tests {
                 prop_assert_eq!(ack.received_at, receiver.largest_at());
                 prop_assert_eq!(ack.hold, now.since(receiver.largest_at()));
                 prop_assert!(named.iter().rev().is_sorted_by_key(|range| range.first));
-                // All that it leaves out changed before all that it names. It names fewer where some have been joined: what
-                // had lost its place by then does not get it back.
-                let (told, untold): (Vec<&(NumberRange, usize)>, Vec<_>) =
+                // Every range that it leaves out changed before every range that it names. It names
+                // fewer where some have been joined: a range displaced by then does not return.
+                let (reported, omitted): (Vec<&(NumberRange, usize)>, Vec<_>) =
                     ranges.iter().partition(|(range, _)| named.contains(range));
-                prop_assert_eq!(told.len() + 1, named.len());
-                let oldest = told.iter().map(|told| told.1).min();
-                prop_assert!(untold.iter().all(|untold| oldest.is_none_or(|oldest| oldest > untold.1)));
+                prop_assert_eq!(reported.len() + 1, named.len());
+                let oldest = reported.iter().map(|reported| reported.1).min();
+                prop_assert!(omitted.iter().all(|omitted| oldest.is_none_or(|oldest| oldest > omitted.1)));
                 prop_assert!(named.iter().any(|range| (range.first..=range.last).contains(&number)));
             }
         }
@@ -718,15 +718,15 @@ mod tests {
         #[test]
         fn acknowledged_numbers_are_those_received(numbers in prop::collection::vec(0u64..2000, 1..1500)) {
             let mut receiver = Receiver::new(ReceiverConfig::default());
-            let mut seen = BTreeSet::new();
+            let mut received = BTreeSet::new();
             for number in numbers {
                 receiver.on_packet(ms(0), number, piece(number));
-                seen.insert(number);
+                received.insert(number);
                 let ack = receiver.poll_ack(ms(0)).expect("each packet is acknowledged");
                 for range in ack.ranges() {
-                    prop_assert!((range.first..=range.last).all(|n| seen.contains(&n)));
+                    prop_assert!((range.first..=range.last).all(|n| received.contains(&n)));
                 }
-                prop_assert_eq!(ack.newest(), *seen.last().expect("not empty"));
+                prop_assert_eq!(ack.newest(), *received.last().expect("not empty"));
             }
         }
     }

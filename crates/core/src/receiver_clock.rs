@@ -1,4 +1,4 @@
-//! Whether a receiver's clock is to be believed.
+//! The check that decides whether the sender uses a receiver's clock.
 //!
 //! Each packet arrived between its departure and its acknowledgement. This bounds the offset between the two clocks to
 //! within a round trip. A receiver whose times contradict these bounds invents them, and could feign a path of any
@@ -23,18 +23,18 @@ impl ReceiverClock {
     /// Whether a packet that left at `sent` and was acknowledged at `now` may have arrived at `received`, by the
     /// receiver's clock. After the first time that is impossible, no other is believed.
     pub fn believes(&mut self, now: Time, sent: Time, received: Time) -> bool {
-        let apart = received.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
-        let least = apart.saturating_sub_unsigned(now.since(sent).as_nanos());
+        let upper = received.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
+        let lower = upper.saturating_sub_unsigned(now.since(sent).as_nanos());
         let Some((since, from, to)) = self.compared else {
-            self.compared = Some((now, least, apart));
+            self.compared = Some((now, lower, upper));
             return true;
         };
-        self.compared = Some((since, from.max(least), to.min(apart)));
+        self.compared = Some((since, from.max(lower), to.min(upper)));
         // Mostly the time fits without any allowance.
-        if apart < from || least > to {
+        if upper < from || lower > to {
             let wrong = MISREAD + now.since(since).mul_f64(DRIFT);
             let wrong = i64::try_from(wrong.as_nanos()).unwrap_or(i64::MAX);
-            let fits = apart >= from.saturating_sub(wrong) && least <= to.saturating_add(wrong);
+            let fits = upper >= from.saturating_sub(wrong) && lower <= to.saturating_add(wrong);
             self.made_up |= !fits;
         }
         !self.made_up

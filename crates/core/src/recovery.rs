@@ -1,4 +1,4 @@
-//! How loss is told from reordering, and silence from delay.
+//! The rules that tell loss from reordering, and silence from delay.
 //!
 //! Each algorithm states its rules as data; the sender's ledger applies them. Verus gives each
 //! missing packet a timer of a multiple of the delay (SIGCOMM 2015 §5.2: 3); the TCPs use RACK (RFC
@@ -17,9 +17,9 @@ pub struct Recovery {
     pub retransmit: bool,
     /// Whether the tail of a flight is probed before the timeout (TLP, RFC 8985 §7).
     pub tail_probe: bool,
-    /// Whether, between a timeout and the next acknowledgement of anything, new data leaves before
-    /// lost data: if the silence was an outage, nothing was lost, and retransmissions would waste
-    /// the first opportunities after it (F-RTO, RFC 5682, probes likewise).
+    /// Whether, between a timeout and the next acknowledgement, new data leaves before lost data.
+    /// If the silence was an outage, nothing was lost, and retransmissions would waste the first
+    /// opportunities after it (F-RTO, RFC 5682, probes likewise).
     pub probe_with_new_data: bool,
 }
 
@@ -45,7 +45,7 @@ pub enum LossRule {
 /// When silence is taken for loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeoutRule {
-    /// What the timeout is computed from.
+    /// The measure from which the timeout is computed.
     pub base: TimeoutBase,
     /// Before the first sample.
     pub initial: Duration,
@@ -57,7 +57,7 @@ pub struct TimeoutRule {
     pub backoff: bool,
 }
 
-/// What a retransmission timeout is computed from.
+/// The measure from which a retransmission timeout is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TimeoutBase {
     /// Smoothed RTT + 4 × its mean deviation (RFC 6298 §2).
@@ -70,8 +70,8 @@ pub enum TimeoutBase {
 }
 
 impl Recovery {
-    /// RACK with tail-loss probes over an RFC 6298 timeout of at least 200 ms, as Linux has it
-    /// (the RFC's own floor of 1 s is a SHOULD that no deployed stack keeps).
+    /// RACK with tail-loss probes over an RFC 6298 timeout of at least 200 ms, as in Linux. The
+    /// RFC's floor of 1 s is a SHOULD that no deployed stack keeps.
     pub fn rack() -> Self {
         Recovery {
             loss: LossRule::Rack,

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::receiver::DataRange;
 
-/// A queue from which any piece can be removed. It keeps nothing of what was removed: a receiver that has pieces declared
-/// lost and then acknowledges them, again and again, would fill the memory with the places that they had.
+/// A queue from which any piece can be removed. It keeps no trace of removed pieces. Otherwise a
+/// receiver that lets pieces be declared lost and then acknowledges them, again and again, would
+/// fill the memory with their places.
 #[derive(Debug, Default)]
 pub(crate) struct Resend {
     /// The pieces that wait, by place: their order of loss.
@@ -31,7 +32,7 @@ impl Resend {
         self.queue.len()
     }
 
-    /// `data` is to be sent again, after everything that waits already.
+    /// Appends `data`, to be sent again after everything that waits already.
     pub(crate) fn push(&mut self, data: DataRange) {
         self.queue.insert(self.next, data);
         self.waiting.insert((data.start, data.len, self.next));

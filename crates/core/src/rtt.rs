@@ -1,4 +1,4 @@
-//! What a flow knows of its round-trip time, and the timeout that follows from it (RFC 6298).
+//! Estimates of a flow's round-trip time, and the timeout that follows from them (RFC 6298).
 
 use crate::recovery::{TimeoutBase, TimeoutRule};
 use crate::units::Duration;

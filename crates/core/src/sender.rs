@@ -24,8 +24,8 @@ use crate::units::{Bytes, Duration, Time};
 /// A tail probe waits two smoothed round trips (RFC 8985 §7.2), and never less than this.
 const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// On average one packet number in this many is skipped, or one in half a flight if that is more: often enough that
-/// lies do not pay, seldom enough that the gaps take little room in acknowledgements.
+/// On average one packet number in this many is skipped, or one in half a flight if that is more.
+/// Lies then do not pay, and the gaps take little room in acknowledgements.
 const SKIP_EVERY: u64 = 64;
 
 /// An acknowledgement that cannot be true. It was ignored entirely.
@@ -34,13 +34,14 @@ pub enum FalseAck {
     /// It names a packet that has not left yet.
     #[error("acknowledges packet {0}, which was never sent")]
     NeverSent(u64),
-    /// It names a number that was skipped on purpose: the receiver acknowledges what it did not receive.
+    /// It names a number that was skipped on purpose: the receiver acknowledges a packet that it
+    /// did not receive.
     #[error("acknowledges packet {0}, whose number was skipped")]
     Skipped(u64),
 }
 
-/// Numbers left out at random, so that a receiver that acknowledges what it has not received gives
-/// itself away (RFC 9000 §21.4, against optimistic acknowledgements).
+/// Packet numbers skipped at random, to catch a receiver that acknowledges packets it has not
+/// received (RFC 9000 §21.4, against optimistic acknowledgements).
 #[derive(Debug)]
 struct Skipping {
     random: ChaCha8Rng,
@@ -95,11 +96,11 @@ pub struct Transmit {
     pub data: DataRange,
     /// Whether that data left before, in a packet since lost.
     pub retransmission: bool,
-    /// What the algorithm's sender half tells its receiver half.
+    /// The algorithm's message from its sender half to its receiver half.
     pub stamp: Option<Stamp>,
 }
 
-/// What a sender counts, whatever its algorithm believes.
+/// A sender's counts, independent of its algorithm's model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets sent, retransmissions included.
@@ -134,7 +135,7 @@ impl std::ops::Add for Counters {
     }
 }
 
-/// What there is to send: a stream of bytes, of which some are available now.
+/// The data to send: a stream of bytes, some of them available now.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     next: u64,
@@ -170,12 +171,13 @@ pub struct Sender<C = Box<dyn Controller>> {
     state: State,
 }
 
-/// What a sender keeps its controller in: a box, or one of several boxes. What a sender does for a packet asks its controller a
-/// dozen times; here it is compiled for each type of controller that is known, so that the compiler can inline the answers.
+/// Storage for a sender's controller: a box, or one of several boxes. A sender asks its controller
+/// a dozen questions for each packet. This code is compiled for each known type of controller, so
+/// that the compiler can inline the answers.
 pub trait Hosted: std::fmt::Debug {
     /// The controller, to look at.
     fn seen(&self) -> &dyn Controller;
-    /// The controller, to tell it what happens seldom.
+    /// The controller, for calls that are rare.
     fn heard(&mut self) -> &mut dyn Controller;
     /// [`Sender::window`].
     fn window(&self) -> Bytes;
@@ -315,7 +317,7 @@ impl<C: Hosted> Sender<C> {
     }
 
     /// Skips packet numbers at random from now on, so that [`on_ack`](Self::on_ack) catches
-    /// receivers that acknowledge what they did not receive. For receivers that may lie.
+    /// receivers that acknowledge packets they did not receive. For receivers that may lie.
     pub fn skip_numbers(&mut self, seed: u64) {
         self.state.skipping = Some(Box::new(Skipping::new(seed)));
     }
@@ -332,7 +334,7 @@ impl<C: Hosted> Sender<C> {
         }
     }
 
-    /// The source stops for good: nothing more is sent, lost or not; what is in flight is still
+    /// Stops the source for good: nothing more is sent, lost or not. Packets in flight are still
     /// acknowledged.
     pub fn stop(&mut self) {
         let state = &mut self.state;
@@ -412,7 +414,7 @@ impl<C: Hosted> Sender<C> {
         self.controller.window()
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counters(&self) -> &Counters {
         &self.state.counters
     }
@@ -432,7 +434,7 @@ impl<C: Hosted> Sender<C> {
         self.state.ledger.rtt()
     }
 
-    /// What the last acknowledgement or timer revealed: for recorders.
+    /// The news in the last acknowledgement or timer, for recorders.
     pub fn last_revealed(&self) -> &Revealed {
         &self.state.revealed
     }
@@ -641,16 +643,17 @@ impl State {
         (next < never).then_some(next)
     }
 
-    /// When a loss, a timeout or a probe is due, whatever the algorithm wants; [`Time::MAX`] if none is.
+    /// When a loss, a timeout or a probe is due, independent of the algorithm; otherwise
+    /// [`Time::MAX`].
     #[inline]
     fn own_timer(&self) -> Time {
         let or_never = |timer: Option<Time>| timer.unwrap_or(Time::MAX);
         self.own_timer.get().unwrap_or_else(|| {
-            let own = or_never(self.ledger.next_loss())
+            let due = or_never(self.ledger.next_loss())
                 .min(or_never(self.timeout_at()))
                 .min(or_never(self.probe_at()));
-            self.own_timer.set(Some(own));
-            own
+            self.own_timer.set(Some(due));
+            due
         })
     }
 
@@ -726,10 +729,10 @@ impl State {
         self.probe_now = false;
         // The controller knows already what the loss timer revealed at this instant; it stays in `revealed` for
         // recorders.
-        let told = self.revealed.lost.len();
+        let already_reported = self.revealed.lost.len();
         self.revealed.lost_data.clear();
         self.ledger.on_timeout(now, &mut self.revealed);
-        let presumed_lost = &self.revealed.lost[told..];
+        let presumed_lost = &self.revealed.lost[already_reported..];
         self.counters.lost += presumed_lost.len() as u64;
         controller.on_timeout(&Timeout {
             now,

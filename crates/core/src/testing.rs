@@ -28,7 +28,7 @@ pub fn departure(number: u64, at: Time) -> Departure {
     }
 }
 
-/// What such packets tell on arrival, the same round trip having been the least and the mean.
+/// The feedback for such packets on arrival, with a least and mean round trip equal to theirs.
 pub fn feedback(now: Time, acked: &[Acked]) -> Feedback<'_> {
     let rtt = acked[0].rtt;
     Feedback {
@@ -50,11 +50,11 @@ pub fn feedback(now: Time, acked: &[Acked]) -> Feedback<'_> {
 pub struct Path<C> {
     /// The controller under test.
     pub controller: C,
-    /// What time it is.
+    /// The present time.
     pub now: Time,
     /// Whether packets leave marked as limited by the source.
     pub app_limited: bool,
-    /// What the receiver says of when a packet came that is acknowledged now.
+    /// The receiver's claim of when a packet arrived that is acknowledged now.
     pub receiver_clock: Option<fn(Time) -> Time>,
     next: u64,
     open: BTreeMap<u64, Departure>,
@@ -108,7 +108,7 @@ impl<C: Controller> Path<C> {
         self.open.keys().copied().collect()
     }
 
-    /// Numbers of the packets declared lost and not heard of since, oldest first.
+    /// Numbers of the packets declared lost and not acknowledged since, oldest first.
     pub fn lost_numbers(&self) -> Vec<u64> {
         self.lost.keys().copied().collect()
     }
@@ -222,7 +222,7 @@ impl<C: Controller> Path<C> {
         });
     }
 
-    /// What was lost is in flight again, as after a spurious timeout.
+    /// Puts the lost packets back in flight, as after a spurious timeout.
     pub fn revive(&mut self) {
         self.open.append(&mut self.lost);
     }
@@ -238,17 +238,18 @@ impl<C: Controller> Path<C> {
 /// Something that can happen to a flow. Numbers pick among the packets there are.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// So many µs pass.
+    /// This many µs pass.
     Wait(u32),
-    /// All leaves that may.
+    /// Packets leave as far as the allowance permits.
     Fill,
-    /// So many packets leave, whatever may.
+    /// This many packets leave, regardless of the allowance.
     Send(u8),
-    /// The oldest so many are acknowledged.
+    /// This many of the oldest packets are acknowledged.
     Ack(u8),
-    /// The oldest so many are lost, the next so many acknowledged.
+    /// This many of the oldest packets are lost, and this many of the next acknowledged.
     Lose(u8, u8),
-    /// So many of the lost, from the oldest or the newest, turn up, with so many acknowledged.
+    /// This many of the lost packets, from the oldest or the newest, turn up, and as many as
+    /// `acked` are acknowledged too.
     Recover {
         /// From the newest, not from the oldest.
         newest: bool,
@@ -318,17 +319,17 @@ pub fn run<C: Controller>(path: &mut Path<C>, steps: &[Step], mut check: impl Fn
                 count,
                 acked,
             } => {
-                let mut found = path.lost_numbers();
-                let count = usize::from(count).min(found.len());
+                let mut lost = path.lost_numbers();
+                let count = usize::from(count).min(lost.len());
                 if newest {
-                    found.drain(..found.len() - count);
+                    lost.drain(..lost.len() - count);
                 } else {
-                    found.truncate(count);
+                    lost.truncate(count);
                 }
                 let numbers = path.in_flight_numbers();
                 let acked = usize::from(acked).min(numbers.len());
                 if count > 0 {
-                    path.feedback(numbers[..acked].iter().copied(), [], found);
+                    path.feedback(numbers[..acked].iter().copied(), [], lost);
                 }
             }
             Step::Timeout => {
@@ -343,9 +344,9 @@ pub fn run<C: Controller>(path: &mut Path<C>, steps: &[Step], mut check: impl Fn
     }
 }
 
-/// What holds for every window controller whatever happens: the window is at least one packet and
-/// within reason, an empty flight can always send, every probe but an absent one is finite, and
-/// the same history gives the same windows.
+/// Checks that hold for every window controller in every history. The window is at least one packet
+/// and within reason, an empty flight can always send, every probe present is finite, and the same
+/// history gives the same windows.
 pub fn assert_sound<C: Controller>(make: impl Fn() -> C, steps: &[Step]) {
     let windows = || {
         let mut windows = Vec::new();

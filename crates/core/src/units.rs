@@ -1,7 +1,7 @@
 //! Time, sizes and rates, each with its unit in its type.
 //!
-//! Everything is an integer, so that the same run gives the same bytes on every machine: time in
-//! nanoseconds since the run began, sizes in bytes, rates in bits per second.
+//! Everything is an integer, so that the same run gives the same bytes on every machine. Time is in
+//! nanoseconds since the run began, sizes are in bytes, rates in bits per second.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
@@ -34,7 +34,8 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 const NANOS_PER_MICRO: u64 = 1_000;
 
-/// a·b ÷ c, rounded down; saturates. A division of 128 bits takes ten times as long as one of 64, and is seldom needed.
+/// a·b ÷ c, rounded down; saturates. A division of 128 bits takes ten times as long as one of 64,
+/// and is rarely needed.
 #[inline]
 fn mul_div(a: u64, b: u64, c: u64) -> u64 {
     match a.checked_mul(b) {
