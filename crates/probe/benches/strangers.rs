@@ -1,9 +1,11 @@
-//! What the dearest scheme that a stranger may ask of a probe server costs it, over what that scheme's defaults cost.
+//! The server's cost for the costliest scheme that a stranger may request, relative to that
+//! scheme's defaults.
 //!
-//! `cargo bench -p verus-probe --bench strangers` prints the table and fails above three times; `-- NAME …` tries only these.
-//! Of each key the least and the greatest value that the server grants, some between and every word are tried, found in
-//! the list of schemes itself; what is dearer stays while the other keys are tried, twice over. Time is virtual and the
-//! processor's is counted in the server alone; each trial is a process of its own, so that its memory is its own.
+//! `cargo bench -p verus-probe --bench strangers` prints the table and fails above three times; `--
+//! NAME …` tries only these. For each key in the list of schemes it tries every word, the least and
+//! the greatest value that the server grants, and some between. A costlier value stays while the
+//! other keys are tried, in two passes. Time is virtual, and processor time is counted in the
+//! server alone. Each trial is a separate process, so that its memory can be measured.
 
 // A benchmark reads clocks; that is all it does.
 #![allow(clippy::disallowed_methods)]
@@ -26,15 +28,15 @@ use verus_probe::wire::{
 };
 use verus_senders::{self as algorithm, Scheme};
 
-/// More than this many times the defaults is too dear for strangers.
+/// More than this many times the defaults costs too much for strangers.
 const MOST: f64 = 3.0;
 
-/// What a stranger does once it is let in.
+/// A stranger's behaviour once it is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Deed {
     /// Asks for as many downloads as one test may have, and says nothing more.
     Vanishes,
-    /// Acknowledges what comes of some downloads through a bottleneck, which is dead for a while.
+    /// Acknowledges packets of some downloads through a bottleneck that is dead for a while.
     Answers,
     /// Sends as many uploads as one test may have, then nothing.
     Sends,
@@ -70,7 +72,8 @@ impl fmt::Display for Deed {
     }
 }
 
-/// The rate that each flow is granted, bit/s: that of `constant` by default. A rate has a limit of its own.
+/// The rate that each flow is granted, bit/s: that of `constant` by default. The rate has a
+/// separate limit.
 const GRANTED_BPS: u64 = 10_000_000;
 
 /// The path: each way's delay, the rate towards the stranger, and how long a packet may wait for it.
@@ -103,14 +106,14 @@ fn most_memory_kb() -> f64 {
 }
 
 /// A download flow at the stranger.
-struct Heard {
+struct FlowState {
     /// Numbers that came, from and to, ascending; old ones are forgotten.
     ranges: VecDeque<(u64, u64)>,
     acks: u64,
     observer: Option<Box<dyn Observer>>,
 }
 
-impl Heard {
+impl FlowState {
     /// Notes a packet; what acknowledges all that is remembered.
     fn note(&mut self, now: Time, number: u64) -> AckBody {
         match self.ranges.back_mut() {
@@ -146,7 +149,7 @@ struct Stranger {
     token: Vec<u8>,
     keys: Option<(u64, Keys)>,
     began: Option<Time>,
-    flows: Vec<Heard>,
+    flows: Vec<FlowState>,
     uploaded: u64,
     due: Time,
     out: Vec<Vec<u8>>,
@@ -156,7 +159,7 @@ struct Stranger {
 impl Stranger {
     fn new(deed: Deed, scheme: &Scheme) -> Self {
         let flows = deed.flows();
-        let heard = |_| Heard {
+        let flow = |_| FlowState {
             ranges: VecDeque::new(),
             acks: 0,
             observer: (deed == Deed::Answers).then(|| scheme.observer()).flatten(),
@@ -174,7 +177,7 @@ impl Stranger {
             token: Vec::new(),
             keys: None,
             began: None,
-            flows: (0..flows).map(heard).collect(),
+            flows: (0..flows).map(flow).collect(),
             uploaded: 0,
             due: Time::ZERO,
             out: Vec::new(),
@@ -200,7 +203,7 @@ impl Stranger {
         self.out.push(packet);
     }
 
-    fn hear(&mut self, now: Time, datagram: &[u8]) {
+    fn receive(&mut self, now: Time, datagram: &[u8]) {
         let packet = Packet::parse(datagram).expect("the server's");
         match packet.kind {
             Kind::Retry => {
@@ -221,10 +224,10 @@ impl Stranger {
             }
             Kind::Data if self.deed == Deed::Answers => {
                 let data = Data::decode(&packet).expect("the server's");
-                let heard = &mut self.flows[usize::from(packet.flow)];
-                let ack = heard.note(now, data.number);
+                let flow = &mut self.flows[usize::from(packet.flow)];
+                let ack = flow.note(now, data.number);
                 let mut report = Vec::new();
-                if let Some(observer) = &mut heard.observer {
+                if let Some(observer) = &mut flow.observer {
                     observer.on_packet(&Arrival {
                         at: now,
                         number: data.number,
@@ -283,7 +286,7 @@ impl Stranger {
     }
 }
 
-/// What a deed took of the server.
+/// The server's cost of a deed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     cpu_ms: f64,
@@ -303,7 +306,7 @@ fn perform(deed: Deed, scheme: &Scheme) -> Option<Cost> {
     let mut server = Server::new(config, Catalogue, [2; 32], Time::ZERO);
     let mut stranger = Stranger::new(deed, scheme);
     let memory = most_memory_kb();
-    // What asking for the time costs is not the server's.
+    // Reading the clock has a cost that is not the server's.
     let began = cpu();
     (0..1000).for_each(|_| _ = std::hint::black_box(cpu()));
     let asking = (cpu() - began) / 1001.0;
@@ -349,7 +352,7 @@ fn perform(deed: Deed, scheme: &Scheme) -> Option<Cost> {
                 }
                 for packet in batch.contents().chunks(batch.payload()) {
                     let waits = link_free.max(now);
-                    // Who has vanished hears nothing.
+                    // A stranger that has vanished receives nothing.
                     let deaf = deed == Deed::Vanishes && stranger.began.is_some();
                     if !dead && waits.since(now) <= QUEUE {
                         link_free = waits + LINK.time_for(Bytes::new(packet.len() as u64));
@@ -363,7 +366,7 @@ fn perform(deed: Deed, scheme: &Scheme) -> Option<Cost> {
         }
         while down.front().is_some_and(|(at, _)| *at <= now) {
             let (_, packet) = down.pop_front().expect("just seen");
-            stranger.hear(now, &packet);
+            stranger.receive(now, &packet);
         }
         stranger.on_timer(now);
     }
@@ -373,7 +376,7 @@ fn perform(deed: Deed, scheme: &Scheme) -> Option<Cost> {
     })
 }
 
-/// The same, in processes of its own: the median of so many.
+/// The same in `times` separate processes: the median.
 fn cost(deed: Deed, scheme: &str, times: usize) -> Option<Cost> {
     let once = || {
         let output = Command::new(std::env::current_exe().expect("this program"))
@@ -423,14 +426,15 @@ fn granted(deed: Deed, name: &str, values: &Values) -> bool {
     })
 }
 
-/// What may be tried of a key: its words, or the least number that is granted, the greatest and some between.
+/// Values to try for a key: its words, or the least and the greatest number that is granted, and
+/// some between.
 fn candidates(deed: Deed, name: &str, key: &algorithm::Key) -> Vec<String> {
     let ok = |value: &str| {
         let values = Values::from([(key.key, value.to_owned())]);
         granted(deed, name, &values)
     };
     let unit = key.unit.replace(" or ", ", ");
-    let mut found: Vec<String> = unit
+    let mut values: Vec<String> = unit
         .split(", ")
         .chain(["none"])
         .filter(|word| ok(word))
@@ -443,7 +447,7 @@ fn candidates(deed: Deed, name: &str, key: &algorithm::Key) -> Vec<String> {
         .map(|number| number.parse().expect("a number"))
         .collect();
     let (Some(&least), Some(&greatest)) = (numbers.first(), numbers.last()) else {
-        return found;
+        return values;
     };
     // The bounds lie between these and the next.
     let edge = |mut inside: f64, mut outside: f64| {
@@ -462,18 +466,19 @@ fn candidates(deed: Deed, name: &str, key: &algorithm::Key) -> Vec<String> {
         ends.extend([default / 3.0, default * 3.0]);
     }
     ends.push(numbers[numbers.len() / 2]);
-    found.extend(ends.iter().map(f64::to_string).filter(|number| ok(number)));
-    found.dedup();
-    found
+    values.extend(ends.iter().map(f64::to_string).filter(|number| ok(number)));
+    values.dedup();
+    values
 }
 
-/// What is measured of a cost.
+/// The measure of a cost.
 type Measure = fn(&Cost) -> f64;
 
-/// The dearest that is granted of a scheme, and its cost: each key in turn keeps what costs most beside the others.
-fn dearest(deed: Deed, entry: &algorithm::Entry, of: Measure, seen: &mut Seen) -> Values {
+/// The costliest settings of a scheme that are granted. Each key in turn keeps the value that costs
+/// most beside the others.
+fn dearest(deed: Deed, entry: &algorithm::Entry, of: Measure, trials: &mut Trials) -> Values {
     let mut values = Values::new();
-    let mut most = seen
+    let mut highest = trials
         .cost(deed, entry.name, &values)
         .map_or(0.0, |cost| of(&cost));
     let tried: Vec<(&'static str, Vec<String>)> = entry
@@ -491,11 +496,11 @@ fn dearest(deed: Deed, entry: &algorithm::Entry, of: Measure, seen: &mut Seen) -
                     continue;
                 }
                 // Less than this is chance, and so is what does not come twice.
-                let dearer = |cost: &Cost| of(cost) > 1.05 * most;
-                let once = seen.cost(deed, entry.name, &changed).filter(dearer);
+                let dearer = |cost: &Cost| of(cost) > 1.05 * highest;
+                let once = trials.cost(deed, entry.name, &changed).filter(dearer);
                 let again = once.and_then(|_| cost(deed, &written(entry.name, &changed), 1));
                 if let (Some(once), Some(again)) = (once, again.filter(dearer)) {
-                    (values, most) = (changed, of(&once).min(of(&again)));
+                    (values, highest) = (changed, of(&once).min(of(&again)));
                 }
             }
         }
@@ -506,11 +511,11 @@ fn dearest(deed: Deed, entry: &algorithm::Entry, of: Measure, seen: &mut Seen) -
     values
 }
 
-/// What was tried already, once.
+/// Trials already made, once each.
 #[derive(Default)]
-struct Seen(BTreeMap<(Deed, String), Option<Cost>>);
+struct Trials(BTreeMap<(Deed, String), Option<Cost>>);
 
-impl Seen {
+impl Trials {
     fn cost(&mut self, deed: Deed, name: &str, values: &Values) -> Option<Cost> {
         let scheme = written(name, values);
         let key = (deed, scheme.clone());
@@ -520,29 +525,29 @@ impl Seen {
 
 /// Prints a scheme's rows; the largest ratio.
 fn tell(entry: &algorithm::Entry) -> f64 {
-    let mut seen = Seen::default();
+    let mut trials = Trials::default();
     let mut largest = 0.0_f64;
     let measures: [(&str, &str, Measure); 2] = [
         ("CPU", "ms", |cost| cost.cpu_ms),
         ("memory", "kB", |cost| cost.memory_kb),
     ];
     // Of an upload the server runs the receiver half, which few schemes have.
-    let half = Scheme::parse(entry.name).is_ok_and(|scheme| scheme.observer().is_some());
+    let has_observer = Scheme::parse(entry.name).is_ok_and(|scheme| scheme.observer().is_some());
     for deed in Deed::ALL
         .into_iter()
-        .filter(|deed| half || *deed != Deed::Sends)
+        .filter(|deed| has_observer || *deed != Deed::Sends)
     {
         for (what, unit, of) in measures {
-            let values = dearest(deed, entry, of, &mut seen);
+            let values = dearest(deed, entry, of, &mut trials);
             let Some(usual) = cost(deed, entry.name, 5).map(|cost| of(&cost)) else {
                 continue;
             };
             let scheme = written(entry.name, &values);
-            let dear = cost(deed, &scheme, 5).map_or(0.0, |cost| of(&cost));
-            let ratio = dear / usual;
+            let costliest = cost(deed, &scheme, 5).map_or(0.0, |cost| of(&cost));
+            let ratio = costliest / usual;
             largest = largest.max(ratio);
             println!(
-                "| {} | {deed} | {what}, {unit} | {usual:.1} | {dear:.1} | {ratio:.2} | `{scheme}` |",
+                "| {} | {deed} | {what}, {unit} | {usual:.1} | {costliest:.1} | {ratio:.2} | `{scheme}` |",
                 entry.name
             );
         }
@@ -572,8 +577,8 @@ fn main() -> ExitCode {
     let mut largest = 0.0_f64;
     for entry in algorithm::catalogue() {
         // A model runs only where its file is.
-        let wanted = arguments.is_empty() || arguments.iter().any(|name| name == entry.name);
-        if wanted && Scheme::parse(entry.name).is_ok() {
+        let selected = arguments.is_empty() || arguments.iter().any(|name| name == entry.name);
+        if selected && Scheme::parse(entry.name).is_ok() {
             largest = largest.max(tell(&entry));
         }
     }

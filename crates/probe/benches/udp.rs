@@ -1,5 +1,5 @@
-//! What the core costs over UDP, as ratios within one run: beside programs that send the same
-//! packets through `quinn-udp` and do nothing else.
+//! The core's cost over UDP, as ratios within one run to programs that only send the same packets
+//! through `quinn-udp`.
 //!
 //! `cargo bench -p verus-probe --bench udp [cost] [blast] [late] [many] [link]`
 
@@ -36,11 +36,11 @@ const PAIRS: usize = 7;
 const MOST_STOLEN: f64 = 0.05;
 
 fn main() {
-    let wanted: Vec<String> = std::env::args()
+    let selected: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| !argument.starts_with('-'))
         .collect();
-    let runs = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
+    let runs = |name: &str| selected.is_empty() || selected.iter().any(|word| word == name);
     println!("packets of {PACKET_BYTES} B (IP), loopback; median of {PAIRS} interleaved pairs");
     let parts: [(&str, fn()); 5] = [
         ("cost", cost),
@@ -102,7 +102,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A window that never changes: what is left is the cost of moving packets.
+/// A window that never changes, so that only the cost of moving packets remains.
 #[derive(Debug)]
 struct Fixed(Bytes);
 
@@ -147,7 +147,7 @@ fn scheme(text: &str) -> Chosen {
     Chosen::Scheme(Scheme::parse(text).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// What one end used and did.
+/// One end's processor use and packet counts.
 #[derive(Clone, Debug, Default)]
 struct Used {
     cpu: f64,
@@ -172,7 +172,7 @@ fn request(upload: u16, download: u16, seconds: f64, rate_bps: u64, packet_bytes
 struct Ran {
     server: Used,
     clients: Vec<Used>,
-    /// What the emulated link did, if there was one.
+    /// The emulated link's counts, if there was one.
     link: Option<ProxyStats>,
 }
 
@@ -360,8 +360,8 @@ fn new_timer() -> std::os::fd::OwnedFd {
     timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).expect("a timer")
 }
 
-/// Sends a packet each `every` and reads the answers; the other end answers each packet with one
-/// of the size of an acknowledgement. What sender and receiver used.
+/// Sends a packet each `every` and reads the answers; the other end answers each packet with one of
+/// the size of an acknowledgement. Returns the use of sender and receiver.
 fn bare_at_rate(seconds: f64, every: Duration) -> (Used, Used) {
     let (mut sender, mut receiver) = (Bare::new(), Bare::new());
     let (to, back) = (receiver.address(), sender.address());
@@ -591,7 +591,7 @@ fn queue(rate: Rate, bdps: f64) -> QueueConfig {
     QueueConfig::parse(&format!("droptail:bytes={bytes}")).expect("a valid queue")
 }
 
-/// What comes of it on the link that the QUIC benchmark has: 50 Mbit/s, 40 ms.
+/// Results on the link of the QUIC benchmark: 50 Mbit/s, 40 ms.
 fn link() {
     const SECONDS: f64 = 20.0;
     println!("a link of 50 Mbit/s, 40 ms, {SECONDS} s; queue in bandwidth-delay products");

@@ -22,14 +22,14 @@ pub(super) const HELLO_EVERY: Duration = Duration::from_millis(250);
 /// The longest that a hello waits for the next.
 pub(super) const HELLO_AT_MOST: Duration = Duration::from_secs(2);
 
-/// So many retries are answered at once; what more of them bring, the next hello that is due carries. An honest server
-/// sends one for a hello, and another if it was started again meanwhile.
+/// Number of retries that are answered at once; the next due hello carries the token of any further
+/// one. An honest server sends one retry for each hello, and another if it restarted meanwhile.
 const RETRIES_AT_ONCE: u32 = 3;
 
 /// How a client is set up.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// What is asked for.
+    /// The test to ask for.
     pub request: Request,
     /// The pre-shared secret, if there is one.
     pub secret: Option<Secret>,
@@ -90,7 +90,7 @@ pub enum ClientError {
     Here {
         /// In short.
         reason: Reason,
-        /// What happened.
+        /// In words.
         text: String,
     },
 }
@@ -159,14 +159,14 @@ impl<A: Algorithms> Client<A> {
         self.logs = logs;
     }
 
-    /// Sends echoes, and leaves the path idle for `quiet` (5 s at the most) before the load; so does a server that sends data,
-    /// unless it is of an earlier version.
+    /// Sends echoes, and leaves the path idle for `quiet` (at most 5 s) before the load. A server
+    /// that sends data stays quiet too, unless its version is earlier.
     pub fn with_echoes(mut self, quiet: Duration) -> Self {
         self.quiet = Some(quiet.min(Duration::from_millis(u64::from(MAX_QUIET_MILLIS))));
         self
     }
 
-    /// What is asked of the server, ms.
+    /// The quiet requested of the server, ms.
     fn quiet_millis(&self) -> u16 {
         let quiet = self.quiet.unwrap_or_default();
         u16::try_from(quiet.as_nanos() / 1_000_000).unwrap_or(MAX_QUIET_MILLIS)
@@ -200,7 +200,7 @@ impl<A: Algorithms> Client<A> {
             self.ignored += 1;
             return;
         }
-        let asked = self.quiet_millis();
+        let quiet_requested = self.quiet_millis();
         let Phase::Asking {
             token,
             due,
@@ -256,9 +256,9 @@ impl<A: Algorithms> Client<A> {
                     let keys = Keys::new(&self.handshake, &self.nonce, &accept.server_nonce);
                     // A server that knows nothing of it sends at once; one that receives only does not mind.
                     let quiet = if self.config.request.download_flows == 0 {
-                        asked
+                        quiet_requested
                     } else {
-                        accept.quiet_millis.min(asked)
+                        accept.quiet_millis.min(quiet_requested)
                     };
                     let terms = Terms {
                         role: Role::Client,
@@ -334,7 +334,7 @@ impl<A: Algorithms> Client<A> {
         }
     }
 
-    /// What was sent last has packets of `payload` bytes, which do not fit the path.
+    /// The last transmission has packets of `payload` bytes, which do not fit the path.
     pub fn on_too_large(&mut self, now: Time, payload: usize) {
         let bytes = payload + self.config.overhead;
         match &mut self.phase {
@@ -349,7 +349,7 @@ impl<A: Algorithms> Client<A> {
         }
     }
 
-    /// Ends the test early: results so far are kept, and the server is told.
+    /// Ends the test early: keeps the results so far and informs the server.
     pub fn stop(&mut self, now: Time) {
         match &mut self.phase {
             Phase::Connected(connection) => {

@@ -1,5 +1,5 @@
-//! An established test: the flows of both directions, what each end tells the other of them, and
-//! how it ends. The same at both ends but for who decides that it is over.
+//! An established test: the flows of both directions, the reports between the ends, and the close.
+//! Both ends run the same code, except that the client decides when the test is over.
 //!
 //! ```text
 //!             client: all flows finished, or told to stop        the peer answered
@@ -26,26 +26,28 @@ use super::wire::{
     Request, Status,
 };
 
-/// How long after its time a flow waits for what is still in flight.
+/// How long after its time a flow waits for packets still in flight.
 const DRAIN: Duration = Duration::from_secs(2);
 /// A close is repeated this far apart until it is answered, and this often.
 const CLOSE_EVERY: Duration = Duration::from_millis(200);
 const CLOSE_TRIES: u32 = 10;
 /// A server answers repeated closes for this long.
 const LINGER: Duration = Duration::from_secs(3);
-/// Proof of a new address is asked for no more often than this.
+/// Minimum interval between challenges that ask for proof of a new address.
 const CHALLENGE_EVERY: Duration = Duration::from_millis(200);
 /// Smallest packet that an address challenge answers: as long as the challenge itself. A status is never
 /// shorter, or a client that only receives could not show its new address.
 pub(super) const CHALLENGE_BYTES: usize = wire::HEADER_BYTES + 16 + wire::TAG_BYTES;
-/// A server that hears nothing, or of nothing that it sent, says how far it is no more often than this.
+/// Minimum interval between status messages of a server while no packet arrives from the client or
+/// nothing is acknowledged.
 const HUSHED_EVERY: Duration = Duration::from_secs(1);
 /// From how much silence on.
 const HUSHED_AFTER: Duration = Duration::from_secs(2);
 /// Packets that one end of a test may have in flight, all flows together: 92 MB of packets of 1400 bytes. Each
 /// takes 64 bytes of memory, and again for each timeout that it waits to be forgotten.
 pub const MOST_IN_FLIGHT: u64 = 1 << 16;
-/// How long what has no room in flight waits until it looks again: acknowledgements wake it earlier.
+/// How long a flow without room in flight waits before it tries again; acknowledgements wake it
+/// earlier.
 pub(super) const NO_ROOM: Duration = Duration::from_millis(10);
 /// How much of its rate a peer may have saved up when its data arrive: what waited through an outage on
 /// the way arrives at once.
@@ -128,7 +130,7 @@ enum Phase {
 pub struct Batch {
     bulk: Vec<u8>,
     control: Vec<u8>,
-    /// What is in `bulk`: segments of this size, 0 if nothing yet.
+    /// Size of the segments in `bulk`, 0 if none yet.
     segment: usize,
     len: usize,
     is_control: bool,
@@ -190,8 +192,8 @@ impl Batch {
         }
     }
 
-    /// Prepares for bulk packets of `segment` bytes: padding is filled in once, since only what
-    /// comes before it changes from packet to packet.
+    /// Prepares for bulk packets of `segment` bytes. Padding is filled in once, since only the
+    /// bytes before it change from packet to packet.
     fn bulk(&mut self, segment: usize) -> (&mut [u8], usize) {
         if self.segment != segment {
             for packet in self.bulk.chunks_mut(segment) {
@@ -201,8 +203,8 @@ impl Batch {
         }
         self.len = 0;
         self.is_control = false;
-        let most = (self.bulk.len() / segment).min(self.most_segments);
-        (&mut self.bulk, most)
+        let segments = (self.bulk.len() / segment).min(self.most_segments);
+        (&mut self.bulk, segments)
     }
 
     pub(super) fn control(&mut self) -> &mut [u8] {
@@ -215,7 +217,7 @@ impl Batch {
     }
 }
 
-/// What both ends agreed on when the connection began.
+/// The terms that both ends agreed on when the connection began.
 #[derive(Debug)]
 pub struct Terms<'a> {
     /// Which end this is.
@@ -224,7 +226,7 @@ pub struct Terms<'a> {
     pub id: u64,
     /// Its keys.
     pub keys: Keys,
-    /// What the client asked for.
+    /// The client's request.
     pub request: &'a Request,
     /// How long the peer may be silent.
     pub silence: Duration,
@@ -242,7 +244,7 @@ pub struct Terms<'a> {
     pub log: bool,
 }
 
-/// What a connection's packets did that they should not have; counted, and otherwise ignored.
+/// Counts of a connection's invalid packets, which are otherwise ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejected {
     /// Not sealed with this connection's key.
@@ -265,7 +267,7 @@ pub struct Connection {
     packet_size: Bytes,
     outgoing: Vec<Outgoing>,
     incoming: Vec<Incoming>,
-    /// What the peer says of the flows that come in.
+    /// The peer's reports on the incoming flows.
     reported: Vec<FlowStatus>,
     bytes_each: u64,
     duration: Option<Duration>,
@@ -304,7 +306,7 @@ pub struct Connection {
     rejected: Rejected,
     scratch: AckBody,
     scratch_status: Status,
-    /// What left and arrived of packets without data, if it is logged.
+    /// Departures and arrivals of packets without data, if they are logged.
     events: Option<Vec<Event>>,
 }
 
@@ -313,7 +315,7 @@ impl Connection {
     pub fn new(terms: &Terms<'_>, algorithms: &dyn Algorithms, now: Time) -> Self {
         let request = terms.request;
         let began = now;
-        // Controllers and meters know nothing of what comes before the load.
+        // Controllers and meters start with the load and see nothing before it.
         let now = began + terms.quiet;
         let load = Load {
             packet_size: Bytes::new(u64::from(request.packet_bytes)),
@@ -403,7 +405,7 @@ impl Connection {
         self.echoes.as_ref()
     }
 
-    /// The same, to look at what came back.
+    /// The echoes, to read those that came back.
     pub fn echoes_mut(&mut self) -> Option<&mut Echoes> {
         self.echoes.as_mut()
     }
@@ -475,7 +477,7 @@ impl Connection {
         self.incoming.iter().zip(&self.reported)
     }
 
-    /// What was ignored.
+    /// Counts of ignored packets.
     pub fn rejected(&self) -> Rejected {
         let repeats: u64 = self.outgoing.iter().map(Outgoing::repeats).sum();
         Rejected {
@@ -495,9 +497,10 @@ impl Connection {
         }
     }
 
-    /// A packet that says it belongs here arrived from the peer at `arrival` and is read at `now`;
-    /// `size` and `ecn` are those of the IP packet, `total` what all connections may receive. Returns whether it was sealed
-    /// with the connection's key; what was not has no effect.
+    /// Handles a packet for this connection, which arrived from the peer at `arrival` and is read
+    /// at `now`. `size` and `ecn` are those of the IP packet; `total` is the allowance for the data
+    /// that all connections receive. Returns whether the packet was sealed with the connection's
+    /// key; otherwise it has no effect.
     pub fn handle(
         &mut self,
         now: Time,
@@ -552,7 +555,7 @@ impl Connection {
                     return Ok(());
                 }
                 let data = Data::decode(packet)?;
-                // It stands for no more than its own bytes and the longest headers: translators make packets
+                // It may claim only its own size and the longest headers: translators turn packets
                 // of IPv6 into shorter ones of IPv4.
                 if data.len as usize > packet.bytes() + LONGEST_HEADERS {
                     return Err(Malformed::Field {
@@ -653,8 +656,8 @@ impl Connection {
             return;
         }
         // The last packets may have been lost by chance, if the peer was there until now.
-        let there = now.since(self.last_heard()) < THERE_WITHIN;
-        self.finished = (there || !self.trickle.is_waiting())
+        let recently_heard = now.since(self.last_heard()) < THERE_WITHIN;
+        self.finished = (recently_heard || !self.trickle.is_waiting())
             && self
                 .incoming()
                 .all(|(flow, status)| status.finished || self.has_all(flow));
@@ -672,7 +675,7 @@ impl Connection {
 
     /// The system says that packets of `bytes` (IP) do not fit the path: no test can be run with them.
     pub fn on_too_large(&mut self, now: Time, bytes: usize) {
-        // What a router reports names no packet: it is one of the largest.
+        // A router's report names no packet; it concerns one of the largest.
         let data = if self.outgoing.is_empty() {
             0
         } else {
@@ -688,14 +691,14 @@ impl Connection {
         self.bytes_each > 0 && flow.distinct() >= self.bytes_each
     }
 
-    /// Whether all flows of both directions have done what was asked for.
+    /// Whether all flows of both directions have completed the request.
     fn is_complete(&self, now: Time) -> bool {
         let received = |flow: &Incoming, status: &FlowStatus| {
             let all = self.has_all(flow);
             let waited = self
                 .duration
                 .is_some_and(|duration| now.since(self.started) > duration + DRAIN);
-            // Short of what was asked for, a flow is not complete because its sender's time is over.
+            // A flow short of the requested data is not complete because its sender's time is over.
             all || (status.finished && self.bytes_each == 0) || waited
         };
         self.outgoing.iter().all(Outgoing::is_finished)
@@ -716,7 +719,7 @@ impl Connection {
         self.advance(now);
     }
 
-    /// Notes what has come to its end.
+    /// Ends the flows and phases that are due.
     fn advance(&mut self, now: Time) {
         if let Some(end) = self.ends_at() {
             if now >= end && !self.stopped {
@@ -837,7 +840,7 @@ impl Connection {
         self.packet_size
     }
 
-    /// Whether the client seems to be gone: what it is told becomes seldom.
+    /// Whether the client seems to be gone, so that status messages become rare.
     fn is_hushed(&self, now: Time) -> bool {
         self.role == Role::Server
             && (self.trickle.is_on(now) || now.since(self.last_heard()) >= HUSHED_AFTER)
@@ -890,15 +893,15 @@ impl Connection {
         let segment = (self.packet_size.get() as usize).saturating_sub(overhead);
         // The flows of a test have one algorithm.
         batch.ecn = self.outgoing[0].sender().ecn();
-        let (buffer, most) = batch.bulk(segment);
-        let most = if self.trickle.is_on(now) {
+        let (buffer, segments) = batch.bulk(segment);
+        let segments = if self.trickle.is_on(now) {
             1
         } else {
-            most.min(usize::try_from(room).unwrap_or(most))
+            segments.min(usize::try_from(room).unwrap_or(segments))
         };
         let count = self.outgoing.len();
         let (mut filled, mut dry) = (0, 0);
-        while filled < most && dry < count {
+        while filled < segments && dry < count {
             let granted = self.sending.wait(now, self.packet_size).is_none()
                 && total.wait(now, self.packet_size).is_none();
             if !granted {
@@ -907,8 +910,8 @@ impl Connection {
             let at = filled * segment;
             let flow = &mut self.outgoing[self.turn];
             let before = flow.in_flight();
-            let left = flow.transmit(now, self.id, &self.seal, &mut buffer[at..at + segment]);
-            match left {
+            let written = flow.transmit(now, self.id, &self.seal, &mut buffer[at..at + segment]);
+            match written {
                 Some(()) => {
                     self.in_flight = self.in_flight + flow.in_flight() - before;
                     self.trickle.on_sent(now);
@@ -982,7 +985,7 @@ impl Connection {
                     None => self.status_every.min(GREET_EVERY),
                 };
                 self.status_due = now + every;
-                // At least one even without flows to tell of: it shows that this end is there.
+                // At least one even without flows: it shows that this end is alive.
                 let statuses = self.outgoing.len().div_ceil(Status::MAX_FLOWS).max(1);
                 self.statuses_owed = if hushed { 0 } else { statuses - 1 };
                 Some(self.status(buffer))

@@ -29,8 +29,8 @@ pub trait Endpoint {
     fn next_timer(&self, now: Time) -> Option<Time>;
     /// Fills `batch` with what to send next.
     fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool;
-    /// What [`poll_transmit`](Self::poll_transmit) filled in last has packets of `payload` bytes, which do
-    /// not fit the path unfragmented.
+    /// The last [`poll_transmit`](Self::poll_transmit) filled in packets of `payload` bytes, which
+    /// do not fit the path unfragmented.
     fn on_too_large(&mut self, now: Time, payload: usize);
     /// Whether there is nothing left to wait for.
     fn is_over(&self) -> bool;
@@ -107,7 +107,7 @@ pub struct Driver {
     unsent: bool,
     wakeups: u64,
     lateness: Histogram<u32>,
-    /// The last that went wrong with a datagram, but for its size.
+    /// The last error with a datagram, except for its size.
     trouble: Option<io::Error>,
 }
 
@@ -161,18 +161,18 @@ impl Driver {
         &self.lateness
     }
 
-    /// What the system, or the peer's, last said was wrong with a datagram since the last call, such as that
-    /// nobody listens there. Paths come back: it ends nothing.
+    /// The last error with a datagram since the last call, by the local system or the peer's, such
+    /// as that nobody listens there. It ends nothing, since paths recover.
     pub fn take_trouble(&mut self) -> Option<io::Error> {
         self.trouble.take()
     }
 
-    /// Does all that there is to do now, then sleeps until there is more, until `until`, or until
-    /// `wake` can be read; not once the endpoint is over.
+    /// Does everything that is due, then sleeps until more is due, until `until`, or until `wake` can
+    /// be read; returns at once when the endpoint is over.
     ///
     /// # Errors
-    /// If the system grants no sleep, or the socket is none any more. What goes wrong with a datagram does not
-    /// count: it concerns one peer, and that peer's path, which comes back or has a limit of its own.
+    /// If the system cannot sleep, or the socket is invalid. An error with a datagram does not
+    /// count: it concerns only one peer, whose path may recover or have a lower limit.
     pub fn turn<E: Endpoint>(
         &mut self,
         endpoint: &mut E,
@@ -248,7 +248,7 @@ impl Driver {
     #[cold]
     fn unsent<E: Endpoint>(&mut self, endpoint: &mut E, error: io::Error) -> io::Result<()> {
         let error = if self.batch.segment_size().is_some() {
-            // What is wrong with a run may be that the system does not cut it up.
+            // The error may come from a run of datagrams that the system cannot split.
             match self.socket.send_singly(&self.batch) {
                 Err(error) => error,
                 Ok(()) => {

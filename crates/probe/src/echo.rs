@@ -1,8 +1,9 @@
 //! Round trips of small packets, sent evenly before the load and under it: the delay of the idle path, and of the loaded.
 //!
-//! An echo is a challenge of the client's, which a server answers with a response of the same size: one for one, so that
-//! nothing is amplified, and as servers of every version do. Its bytes cannot be guessed: who answers has received it.
-//! Echoes share the test's UDP flow, and with it a queue that is the flow's own.
+//! An echo is a client's challenge, which a server of any version answers with one response of the
+//! same size, so that nothing is amplified. Its bytes cannot be guessed, so a response proves that
+//! the challenge arrived. Echoes share the test's UDP flow and therefore its queue, even where each
+//! flow has a queue.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,7 @@ pub const EVERY: Duration = Duration::from_millis(100);
 const MOST_OUT: usize = 256;
 /// Answers that wait to be looked at; more are measured and not shown.
 const MOST_KEPT: usize = 1024;
-/// What makes the bytes of echoes others than those of flows, which have lower numbers.
+/// Sets the bytes of echoes apart from those of flows, which have lower numbers.
 const OWN: u16 = u16::MAX;
 
 /// A round trip.
@@ -34,7 +35,8 @@ pub struct Echo {
 pub struct Echoes {
     secret: Key,
     due: Time,
-    /// When the load begins: what is back before then met an idle path, what left later a loaded one.
+    /// When the load begins. Echoes that return before then met an idle path; echoes that leave
+    /// later meet a loaded one.
     load_from: Time,
     number: u64,
     out: VecDeque<([u8; 16], Time)>,
@@ -109,7 +111,7 @@ impl Echoes {
         &self.loaded
     }
 
-    /// What came back since the last call.
+    /// Echoes that came back since the last call.
     pub fn drain(&mut self) -> impl Iterator<Item = Echo> + '_ {
         self.news.drain(..)
     }

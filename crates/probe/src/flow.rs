@@ -34,8 +34,8 @@ const RUNS_KEPT: usize = 1024;
 /// Pieces of out-of-order data that a receiver remembers: 64 KiB a flow at the most.
 const PIECES_KEPT: usize = 4096;
 
-/// A receiver is believed to have held an acknowledgement back for at most this long (the default of RFC 9000 §18.2):
-/// one that claims more would hide queueing from the controller.
+/// The longest time for which a receiver may claim to have held an acknowledgement back (the
+/// default of RFC 9000 §18.2). A longer claim would hide queueing from the controller.
 const LONGEST_HOLD: Duration = Duration::from_millis(25);
 
 /// A sender has at most this much in flight, whatever its window: bounds the ledger's memory.
@@ -44,7 +44,7 @@ const MOST_IN_FLIGHT: Bytes = Bytes::new(64 << 20);
 /// Header, body with the longest option, and tag of a data packet.
 const LONGEST_DATA_HEAD: usize = wire::HEADER_BYTES + 28 + 2 + 255 + wire::TAG_BYTES;
 
-/// What happened to a packet, as the controller's end saw it.
+/// An event of a packet, as the controller's end observed it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     /// A packet left.
@@ -74,7 +74,7 @@ pub enum Event {
         sent: Time,
         /// Its round-trip time, the receiver's hold and this end's own delay in reading removed.
         rtt: Duration,
-        /// The window that it had left under, as the controller is told.
+        /// The window at its departure, as reported to the controller.
         window: Bytes,
         /// Its arrival by the receiver's clock, if known.
         received: Option<Time>,
@@ -123,7 +123,7 @@ pub enum Event {
     },
 }
 
-/// What a flow sends.
+/// A flow's load.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// Size of its packets (IP).
@@ -134,7 +134,7 @@ pub struct Load {
     pub rate: Option<Rate>,
 }
 
-/// What there still is to offer to the sender.
+/// The data not yet offered to the sender.
 #[derive(Debug)]
 struct Source {
     left: Option<Bytes>,
@@ -146,8 +146,8 @@ struct Source {
 }
 
 impl Source {
-    /// What has fallen due by `now`, in instalments of `size`: however long ago the last was taken and however
-    /// close they are, a division.
+    /// The bytes due by `now`, in instalments of `size`. It is one division, however many
+    /// instalments are due.
     fn due(&mut self, now: Time, size: Bytes) -> Bytes {
         let Some((due, every)) = self.instalment.filter(|(due, _)| *due <= now) else {
             return Bytes::ZERO;
@@ -187,7 +187,7 @@ pub struct Outgoing {
     repeats: u64,
     revived: u64,
     last_rtt: Duration,
-    /// What the receiver says it has, and how many packets bore a mark.
+    /// Distinct bytes received and packets with a mark, as the receiver reports them.
     distinct: u64,
     marks: u32,
     received: Vec<Received>,
@@ -278,9 +278,10 @@ impl Outgoing {
         };
         let covered = data.encode(self.flow, connection, segment);
         let end = key.seal(segment, covered);
-        // What a packet with longer options left here before; beyond that, padding is in its place already.
-        let most = segment.len().min(LONGEST_DATA_HEAD);
-        wire::pad(&mut segment[..most], end.min(most));
+        // A packet with longer options may have left bytes here; beyond that, padding is in place
+        // already.
+        let head = segment.len().min(LONGEST_DATA_HEAD);
+        wire::pad(&mut segment[..head], end.min(head));
         if let Some(events) = &mut self.events {
             events.push(Event::Sent {
                 flow: self.flow,
@@ -438,7 +439,7 @@ impl Outgoing {
             self.sender.on_timer(now);
             if self.sender.counters().lost != before.lost {
                 self.received.clear();
-                // What a timer revealed is losses only.
+                // A timer reveals only losses.
                 self.note_revealed(now);
             }
             if let Some(qlog) = &mut self.qlog {
@@ -530,7 +531,7 @@ impl Outgoing {
         self.repeats
     }
 
-    /// What was measured.
+    /// The flow's measurements.
     pub fn meter(&self) -> &PathMeter {
         &self.meter
     }
@@ -614,7 +615,7 @@ impl Named {
 pub struct Incoming {
     flow: u16,
     receiver: Receiver,
-    /// In how many acknowledgements each arrival is told.
+    /// Number of acknowledgements that report each arrival.
     repeats: usize,
     observer: Option<Box<dyn Observer>>,
     meter: PathMeter,
@@ -622,7 +623,7 @@ pub struct Incoming {
     recent: VecDeque<Together>,
     /// How many of these no acknowledgement has told yet.
     untold: usize,
-    /// Whether some of them are to be told at once, since the last acknowledgement was full.
+    /// Whether to report more of them at once, since the last acknowledgement was full.
     more: bool,
     ack_number: u64,
     body: AckBody,
@@ -726,7 +727,7 @@ impl Incoming {
         key: &Key,
         buffer: &mut [u8],
     ) -> Option<usize> {
-        // What one acknowledgement had no room for follows in the next.
+        // A full acknowledgement continues in the next.
         if self.receiver.poll_ack(now).is_none() && !self.more {
             return None;
         }
@@ -738,23 +739,23 @@ impl Incoming {
         body.marks = self.receiver.marks();
         // Each arrival is named in some acknowledgement, however many ranges there are: those that this one has no room
         // for follow in the next.
-        let known = self.recent.len();
-        let from = known - self.untold;
+        let total = self.recent.len();
+        let from = total - self.untold;
         self.named.begin(&self.receiver);
         let room = self.recent.range(from..).take(MAX_RUNS);
         let to = from
             + room
                 .take_while(|run| self.named.add_run(&self.receiver, run))
                 .count();
-        self.more = to < known;
-        self.untold = known - to;
-        let told = (known - from) * self.repeats;
+        self.more = to < total;
+        self.untold = total - to;
+        let repeated_runs = (total - from) * self.repeats;
         let from = if self.more {
             from
         } else {
-            known - told.max(RUNS_REPEATED).min(known).min(MAX_RUNS)
+            total - repeated_runs.max(RUNS_REPEATED).min(total).min(MAX_RUNS)
         };
-        // What may have been named in vain, and then the highest.
+        // Arrivals whose earlier report may have been lost, and then the highest.
         let repeated = self.recent.range(from..to).rev();
         repeated
             .take_while(|run| self.named.add_run(&self.receiver, run))
@@ -804,7 +805,7 @@ impl Incoming {
             ) else {
                 continue; // too far below the newest for the field
             };
-            // Those that were skipped take none of the room.
+            // Skipped runs use no room.
             times += usize::from(count);
             if times > MAX_TIMES {
                 break;
@@ -857,7 +858,7 @@ impl Incoming {
         self.copies
     }
 
-    /// What was measured.
+    /// The flow's measurements.
     pub fn meter(&self) -> &PathMeter {
         &self.meter
     }
@@ -882,7 +883,8 @@ pub trait Algorithms {
     fn fixed_rate(&self) -> Option<Rate> {
         None
     }
-    /// What of it costs this end much more than the defaults do, in words; `sends` says whether it runs the sender.
+    /// Why this configuration costs this end much more than the defaults, as text; `sends` says
+    /// whether it runs the sender.
     fn dear(&self, _sends: bool) -> Option<String> {
         None
     }

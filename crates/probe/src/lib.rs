@@ -1,8 +1,8 @@
 //! Measurement over UDP: the paper's sender and receiver (SIGCOMM 2015 §5) for every controller of
 //! the core.
 //!
-//! The protocol is sans-IO: [`Client`] and [`Server`] are told what arrived and what time it is, and
-//! say what to send and when to wake them. [`driver`] gives them sockets and a clock; tests give them
+//! The protocol is sans-IO: [`Client`] and [`Server`] take arrivals and the time, and return
+//! packets to send and the next wake-up. [`driver`] gives them sockets and a clock; tests give them
 //! an imagined network.
 //!
 //! ```text

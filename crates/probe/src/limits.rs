@@ -1,4 +1,4 @@
-//! What a server grants at the most.
+//! A server's limits on tests.
 
 use verus_core::{Bytes, Duration, Rate, Time};
 
@@ -9,8 +9,8 @@ use super::wire::{Reason, Request};
 pub struct Limits {
     /// Tests at a time.
     pub clients: usize,
-    /// Of these, tests of one address (IPv4) or network (the first 64 bits of IPv6); of all flows together, one
-    /// address has the same share, and one test's at the least.
+    /// Of these, tests of one address (IPv4) or network (the first 64 bits of IPv6). One address
+    /// gets the same share of all flows, and at least one test's flows.
     pub clients_per_address: usize,
     /// Flows of one test, both directions together.
     pub flows_per_client: usize,
@@ -58,9 +58,9 @@ impl Limits {
 
     /// Why `request` is refused, in words, if it is: `all` is open already, and of that `own` by the same address.
     pub fn refusal(&self, request: &Request, all: Use, own: Use) -> Option<(Reason, String)> {
-        let asked = usize::from(request.upload_flows) + usize::from(request.download_flows);
+        let flows = usize::from(request.upload_flows) + usize::from(request.download_flows);
         let refuse = |text: String| Some((Reason::Limit, text));
-        if asked == 0 || (request.duration_nanos == 0 && request.bytes == 0) {
+        if flows == 0 || (request.duration_nanos == 0 && request.bytes == 0) {
             let text = "a test has at least one flow, and a duration or a size";
             return Some((Reason::BadRequest, text.to_owned()));
         }
@@ -68,9 +68,9 @@ impl Limits {
             let text = "the packet size or the status interval is out of range";
             return Some((Reason::BadRequest, text.to_owned()));
         }
-        if asked > self.flows_per_client {
+        if flows > self.flows_per_client {
             return refuse(format!(
-                "{asked} flows, and this server takes {} a test",
+                "{flows} flows, and this server takes {} a test",
                 self.flows_per_client
             ));
         }
@@ -83,16 +83,20 @@ impl Limits {
             return busy(format!("{} tests are running", all.tests));
         }
         if own.tests >= self.clients_per_address {
-            let own = own.tests;
-            return busy(format!("{own} tests of the same address are running"));
+            return busy(format!(
+                "{} tests of the same address are running",
+                own.tests
+            ));
         }
-        if all.flows + asked > self.flows {
+        if all.flows + flows > self.flows {
             return busy(format!("{} of {} flows are in use", all.flows, self.flows));
         }
-        let most = self.flows_per_address();
-        if own.flows + asked > most {
-            let own = own.flows;
-            return busy(format!("the same address uses {own} of its {most} flows"));
+        let allowed = self.flows_per_address();
+        if own.flows + flows > allowed {
+            let used = own.flows;
+            return busy(format!(
+                "the same address uses {used} of its {allowed} flows"
+            ));
         }
         if request.duration_nanos > self.duration.as_nanos() {
             return refuse(format!(
@@ -114,18 +118,20 @@ impl Limits {
             return Some((Reason::BadRequest, text));
         }
         let all = bps.saturating_mul(u64::from(flows));
-        let most = self.rate_of_one().filter(|most| all > most.as_bps())?;
+        let granted = self
+            .rate_of_one()
+            .filter(|granted| all > granted.as_bps())?;
         let text = format!(
             "{flows} flow{} of {} Mbit/s, and this server grants a test {} Mbit/s",
             if flows == 1 { "" } else { "s" },
             mbps(bps),
-            most.as_mbps()
+            granted.as_mbps()
         );
         Some((Reason::Limit, text))
     }
 }
 
-/// What tests take of a server.
+/// A server's resources in use by tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// How many there are.
@@ -154,7 +160,7 @@ const FASTEST: Rate = Rate::from_bps(1_000_000_000_000);
 /// Sizes of packets that a test may ask for, bytes (IP).
 pub const PACKET_BYTES: std::ops::RangeInclusive<u16> = 200..=65_000;
 
-/// Grants bytes at a rate, and saves up what is not used for a while.
+/// A token bucket: grants bytes at a rate, and saves up unused bytes for a while.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     rate: Option<Rate>,
@@ -225,25 +231,22 @@ mod tests {
             ..Limits::default()
         };
         let reason = |change: fn(&mut Request), flows| {
-            let mut asked = request();
-            change(&mut asked);
+            let mut test = request();
+            change(&mut test);
             let open = Use { tests: 1, flows };
-            let refusal = limits.refusal(&asked, open, Use::default());
+            let refusal = limits.refusal(&test, open, Use::default());
             refusal.map(|(reason, _)| reason)
         };
         assert_eq!(reason(|_| (), 0), None);
-        assert_eq!(
-            reason(|asked| asked.upload_flows = 4, 0),
-            Some(Reason::Limit)
-        );
+        assert_eq!(reason(|test| test.upload_flows = 4, 0), Some(Reason::Limit));
         assert_eq!(reason(|_| (), 5), Some(Reason::Busy));
-        let hour = |asked: &mut Request| asked.duration_nanos = 3_600_000_000_000;
+        let hour = |test: &mut Request| test.duration_nanos = 3_600_000_000_000;
         assert_eq!(reason(hour, 0), Some(Reason::Limit));
         for nonsense in [
-            |asked: &mut Request| asked.duration_nanos = 0,
-            |asked: &mut Request| asked.packet_bytes = 10,
-            |asked: &mut Request| asked.status_millis = 0,
-            |asked: &mut Request| (asked.upload_flows, asked.download_flows) = (0, 0),
+            |test: &mut Request| test.duration_nanos = 0,
+            |test: &mut Request| test.packet_bytes = 10,
+            |test: &mut Request| test.status_millis = 0,
+            |test: &mut Request| (test.upload_flows, test.download_flows) = (0, 0),
         ] {
             assert_eq!(reason(nonsense, 0), Some(Reason::BadRequest));
         }

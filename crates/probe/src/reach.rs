@@ -1,6 +1,7 @@
 //! Finds the first of a server's addresses that answers, each being tried a little after the one before (RFC 8305).
 //!
-//! What is sent is a hello without a token: the server answers with one, and neither end has a test yet.
+//! The request is a hello without a token. The server answers with a token, and neither end has a
+//! test yet.
 
 use std::io;
 use std::net::SocketAddr;

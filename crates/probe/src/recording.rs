@@ -8,9 +8,10 @@
 //! [`LIGHT_INTERVAL`], find the empty path at both ends of the recording: its round trip and how the clocks of the
 //! two ends relate. The load is what the trace is made of.
 //!
-//! Everything that takes capacity counts. Downward each packet is seen as it arrives. Upward the server's
-//! acknowledgements tell when each data packet arrived; acknowledgements and statuses that went up between
-//! two of them are spread over the time between their arrivals, as queues keep their order.
+//! Everything that takes capacity counts. Downward, each packet is observed as it arrives. Upward,
+//! the server's acknowledgements say when each data packet arrived. Acknowledgements and statuses
+//! that left between two data packets are spread over the time between their arrivals, as queues
+//! keep their order.
 
 use std::collections::VecDeque;
 
@@ -34,10 +35,10 @@ pub const LIGHT_FOR: Duration = Duration::from_secs(3);
 pub const SETTLING: Duration = Duration::from_secs(3);
 /// An arrival whose packet queued for no longer may have found the link idle.
 const NO_QUEUE: Duration = Duration::from_millis(5);
-/// Nothing left from here for so long while the load ran: this machine was stopped, asleep or too busy. A client says every
-/// 100 ms how far it is, whatever the path does.
+/// Departures this far apart under load show that this machine was stopped, asleep or too busy. A
+/// client sends a status every 100 ms, whatever the path does.
 pub const OWN_SILENCE: Duration = Duration::from_millis(500);
-/// What the share of time with a queue is counted in.
+/// Unit of time in which the share of time with a queue is counted.
 const BIN: Duration = Duration::from_millis(100);
 
 /// The scheme of light probes.
@@ -79,7 +80,7 @@ struct Upward {
 #[derive(Clone, Copy, Debug)]
 struct Downward {
     number: u64,
-    /// By the far clock; none of a packet without data.
+    /// By the far clock; absent for a packet without data.
     sent: Option<Time>,
     arrived: Time,
     size: u32,
@@ -90,7 +91,7 @@ struct Downward {
 pub struct Tape {
     up: Vec<Upward>,
     down: Vec<Downward>,
-    /// What left without data since the last packet with data.
+    /// Packets without data that left since the last packet with data.
     controls: VecDeque<(Time, Bytes)>,
     /// How many packets with data the server says it has sent.
     sent_there: u64,
@@ -108,7 +109,8 @@ impl Tape {
         self.sent_there = packets;
     }
 
-    /// This machine slept for so long, as its clock tells: more than departures do where that clock slept, too.
+    /// This machine slept for this long by its clock. Departures show less where their clock
+    /// stopped too.
     pub fn note_own_silence(&mut self, silence: Duration) {
         self.own_silence = self.own_silence.max(silence);
     }
@@ -139,7 +141,7 @@ impl Tape {
                 }),
                 Event::Sent {
                     number, at, size, ..
-                } => self.left(number, at, size),
+                } => self.note_departure(number, at, size),
                 Event::Acked {
                     number, received, ..
                 } => self.arrived_there(number, received),
@@ -169,7 +171,7 @@ impl Tape {
         }
     }
 
-    fn left(&mut self, number: u64, at: Time, size: Bytes) {
+    fn note_departure(&mut self, number: u64, at: Time, size: Bytes) {
         let packet = |number, sent, size, has_data| Upward {
             number,
             sent,
@@ -185,7 +187,7 @@ impl Tape {
             .take_while(|(left, _)| *left <= at)
             .count();
         for (left, size) in self.controls.drain(..before) {
-            // What left before all data has no neighbour before it.
+            // A packet that left before all data has no neighbour before it.
             if !self.up.is_empty() {
                 self.up.push(packet(last, left, size, false));
             }
@@ -237,7 +239,7 @@ fn small(size: Bytes) -> u32 {
 /// A packet that arrived, by the near clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its number; none of a packet without data.
+    /// Its number; absent for a packet without data.
     pub number: Option<u64>,
     /// When it left; if it has no number, when it arrived.
     pub sent: Time,
@@ -257,7 +259,7 @@ impl Arrival {
 /// One direction of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Way {
-    /// What arrived under load, in order of arrival.
+    /// Arrivals under load, in order of arrival.
     pub arrivals: Vec<Arrival>,
     /// Packets with data that were sent under load.
     pub sent: u64,
@@ -293,8 +295,8 @@ pub enum NoRecording {
 }
 
 impl Recording {
-    /// Puts together what was taped: light probes before and after, and the load between, in the directions that
-    /// `request` asked for; its first `settling` is left out.
+    /// Makes a recording from tapes: light probes before and after, and the load between, in the
+    /// directions of `request`. Omits the first `settling` of the load.
     ///
     /// # Errors
     /// If nothing arrived in a direction.
@@ -311,7 +313,7 @@ impl Recording {
             .collect();
         let ups = parts.into_iter().flat_map(Tape::ups);
         let downs = parts.into_iter().flat_map(Tape::downs);
-        let nothing = |way| NoRecording::Nothing(way, seconds);
+        let nothing = |direction| NoRecording::Nothing(direction, seconds);
         let clocks =
             Clocks::estimate(ups, downs, &calm).ok_or(nothing("in one of the directions"))?;
         let from = load.began.ok_or(nothing("in one of the directions"))? + settling;
@@ -321,12 +323,12 @@ impl Recording {
             clocks,
             from,
         };
-        let asked = [
+        let directions = [
             ("upward", &recording.up, request.upload_flows),
             ("downward", &recording.down, request.download_flows),
         ];
-        for (name, way, flows) in asked {
-            if flows > 0 && way.arrivals.len() < 2 {
+        for (name, direction, flows) in directions {
+            if flows > 0 && direction.arrivals.len() < 2 {
                 return Err(nothing(name));
             }
         }
@@ -335,7 +337,7 @@ impl Recording {
 }
 
 fn upward(load: &Tape, clocks: &Clocks, from: Time) -> Way {
-    let mut way = Way {
+    let mut direction = Way {
         own_silence: load.own_silence,
         ..Way::default()
     };
@@ -346,14 +348,14 @@ fn upward(load: &Tape, clocks: &Clocks, from: Time) -> Way {
         at,
         size: Bytes::new(u64::from(packet.size)),
     };
-    // What waits for the next packet whose arrival is known.
+    // Packets that wait for the next one whose arrival is known.
     let mut between: Vec<&Upward> = Vec::new();
     let mut last = None;
     for packet in &load.up {
         if packet.has_data {
-            way.sent += 1;
-            way.lost += u64::from(!packet.known);
-            way.untimed += u64::from(packet.known && packet.arrived.is_none());
+            direction.sent += 1;
+            direction.lost += u64::from(!packet.known);
+            direction.untimed += u64::from(packet.known && packet.arrived.is_none());
         }
         match packet.arrived {
             None if packet.known => between.push(packet),
@@ -373,7 +375,7 @@ fn upward(load: &Tape, clocks: &Clocks, from: Time) -> Way {
             }
         }
     }
-    finish(way, arrivals, from)
+    finish(direction, arrivals, from)
 }
 
 fn downward(load: &Tape, clocks: &Clocks, from: Time) -> Way {
@@ -389,19 +391,19 @@ fn downward(load: &Tape, clocks: &Clocks, from: Time) -> Way {
         .filter(|arrival| arrival.number.is_some())
         .count() as u64;
     let sent = load.sent_there.max(received);
-    let way = Way {
+    let direction = Way {
         sent,
         lost: sent - received,
         own_silence: load.own_silence,
         ..Way::default()
     };
-    finish(way, arrivals, from)
+    finish(direction, arrivals, from)
 }
 
 /// In order of arrival, from `from` to the last packet with data.
-fn finish(mut way: Way, mut arrivals: Vec<Arrival>, from: Time) -> Way {
+fn finish(mut direction: Way, mut arrivals: Vec<Arrival>, from: Time) -> Way {
     arrivals.sort_by_key(|arrival| arrival.at);
-    let least = arrivals
+    let least_delay = arrivals
         .iter()
         .filter(|arrival| arrival.number.is_some())
         .map(Arrival::delay_ms)
@@ -416,15 +418,16 @@ fn finish(mut way: Way, mut arrivals: Vec<Arrival>, from: Time) -> Way {
         let mut idle: Vec<u64> = arrivals
             .iter()
             .filter(|arrival| {
-                arrival.number.is_some() && arrival.delay_ms() - least < NO_QUEUE.as_millis_f64()
+                arrival.number.is_some()
+                    && arrival.delay_ms() - least_delay < NO_QUEUE.as_millis_f64()
             })
             .map(|arrival| bin(arrival.at))
             .collect();
         idle.dedup();
-        way.queued_share = 1.0 - idle.len() as f64 / (bin(last.at) + 1) as f64;
+        direction.queued_share = 1.0 - idle.len() as f64 / (bin(last.at) + 1) as f64;
     }
-    way.arrivals = arrivals;
-    way
+    direction.arrivals = arrivals;
+    direction
 }
 
 #[cfg(test)]
@@ -444,13 +447,13 @@ mod tests {
             tape.take([200, 100].map(control));
             tape.take([300].map(control));
             tape.take([after, after + 100].map(control));
-            let way = Way {
+            let direction = Way {
                 own_silence: tape.own_silence,
                 queued_share: 1.0,
                 ..Way::default()
             };
             let rate = Rate::from_mbps(5.0);
-            assert_eq!(Limit::of(&way, rate, None, None), limit, "{after} ms");
+            assert_eq!(Limit::of(&direction, rate, None, None), limit, "{after} ms");
         }
     }
 }

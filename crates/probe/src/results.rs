@@ -1,7 +1,7 @@
-//! What a test amounts to: rows, time series and delay profiles under the names that the lab uses.
+//! A test's results: rows, time series and delay profiles under the names that the lab uses.
 //!
-//! The metrics are [`verus_measure`]'s ([`PathTotals`]). What the ends of a path cannot see (capacity, and with it
-//! utilization; the signal delay) is null.
+//! The metrics are [`verus_measure`]'s ([`PathTotals`]). Values that the ends of a path cannot
+//! measure are null: capacity and utilization, and the signal delay.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -48,7 +48,7 @@ pub struct FlowRow {
     pub flow: usize,
     /// Its scheme.
     pub scheme: String,
-    /// What it amounts to.
+    /// Its metrics.
     #[serde(flatten)]
     pub metrics: PathMetrics,
     /// Packets sent.
@@ -117,7 +117,7 @@ pub struct Row {
     pub trace: String,
     /// The bare name of the scheme.
     pub scheme: String,
-    /// What was set of it.
+    /// Its parameters that were set.
     pub params: Value,
     /// Always `path`: what queues there are is not known.
     pub queue: &'static str,
@@ -131,8 +131,8 @@ pub struct Row {
     pub seed: u64,
     /// How long the test was, s: as asked for, or until the last arrival; of one that was cut, until then.
     pub duration_s: f64,
-    /// Whether it ended before what was asked for: the server died, ended it or was not heard any more, or somebody
-    /// stopped it. Rates are over the time until then.
+    /// Whether it ended early: the server died, ended it or fell silent, or somebody stopped it.
+    /// Rates are over the time until then.
     pub cut: bool,
     /// The most that the server grants a test in each direction, Mbit/s, if it limits that: a result near it says
     /// nothing of the path.
@@ -150,7 +150,7 @@ pub struct Row {
     /// How long a round trip took, idle and loaded.
     #[serde(flatten)]
     pub responsiveness: Responsiveness,
-    /// What all flows together amount to.
+    /// The metrics of all flows together.
     #[serde(flatten)]
     pub totals: PathTotals,
     /// Each flow.
@@ -244,7 +244,7 @@ impl EchoSeries {
     }
 }
 
-/// What one sample saw of a flow that does not stay in its meter.
+/// One sample's values of a flow that its meter does not keep.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     window_bytes: u64,
@@ -267,12 +267,12 @@ pub struct Progress {
     pub delivered: Bytes,
 }
 
-/// Watches a client's connection and says in the end what it amounted to.
+/// Watches a client's connection and returns the results at the end.
 #[derive(Debug)]
 pub struct Recorder {
     path: String,
     scheme: Scheme,
-    /// That of downloads, where it is another.
+    /// The downloads' scheme, where it differs.
     downward: Option<Scheme>,
     request: Request,
     up: Vec<Vec<Sample>>,
@@ -280,7 +280,7 @@ pub struct Recorder {
     profiles: Vec<ProfileRow>,
     echoes: EchoSeries,
     next_profile: Time,
-    /// What rates are over; `None` for until the last arrival.
+    /// The time that rates are over; `None` for until the last arrival.
     interval: Option<Duration>,
     cut: bool,
     limit_mbps: Option<f64>,
@@ -404,7 +404,7 @@ impl Recorder {
             progress.throughput_mbps += meter.recent_mbps(now, BINS_A_SECOND);
             progress.rtt_ms = progress.rtt_ms.max(f64::from(status.rtt_micros) / 1e3);
             progress.window_packets += status.window as f64 / f64::from(self.request.packet_bytes);
-            // A peer states this of what it sends.
+            // A peer reports this of the flows that it sends.
             progress.lost = progress.lost.saturating_add(status.lost);
             progress.delivered += meter.delivered();
         };
@@ -423,14 +423,14 @@ impl Recorder {
         progress
     }
 
-    /// The test ends before what was asked for.
+    /// The test ends early.
     pub fn cut(&mut self) {
         self.cut = true;
     }
 
-    /// What it all amounted to by `now`. Rates are over the time asked for, or over what has passed
-    /// of it; in a test of a given size, until the last arrival. One that was cut is measured until the server was
-    /// last heard.
+    /// The results by `now`. Rates are over the requested time, or over the part of it that has
+    /// passed. In a test of a given size they are over the time until the last arrival; in one that
+    /// was cut, until the server's last packet.
     pub fn finish(mut self, now: Time, connection: &Connection) -> Record {
         let responsiveness = connection.echoes().map(Responsiveness::of);
         self.limit_mbps = connection.limit().map(Rate::as_mbps);
@@ -462,8 +462,11 @@ impl Recorder {
             .incoming()
             .zip(&self.down)
             .map(|((flow, status), samples)| {
-                let known = |micros: u32| (micros > 0).then(|| f64::from(micros) / 1e3);
-                let rtt = (known(status.rtt_mean_micros), known(status.rtt_p95_micros));
+                let millis = |micros: u32| (micros > 0).then(|| f64::from(micros) / 1e3);
+                let rtt = (
+                    millis(status.rtt_mean_micros),
+                    millis(status.rtt_p95_micros),
+                );
                 Ended::new(flow.meter(), flow.distinct(), status, rtt, samples)
             })
             .collect();
@@ -494,8 +497,8 @@ impl Recorder {
 
     fn row(&self, direction: Direction, flows: &[Ended<'_>]) -> Row {
         let scheme = self.scheme(direction);
-        let seen: Vec<PathFlow<'_>> = flows.iter().map(|flow| flow.seen).collect();
-        let totals = PathTotals::of(&seen, self.interval);
+        let path_flows: Vec<PathFlow<'_>> = flows.iter().map(|flow| flow.seen).collect();
+        let totals = PathTotals::of(&path_flows, self.interval);
         let metrics = |flow: &Ended<'_>| match flow.seen.metrics(self.interval) {
             metrics if totals.has_arrivals() => metrics,
             metrics => metrics.without_arrivals(),
@@ -537,7 +540,7 @@ impl Recorder {
     }
 }
 
-/// A flow as it was when its test ended.
+/// A flow at the end of its test.
 #[derive(Clone, Copy, Debug)]
 struct Ended<'a> {
     seen: PathFlow<'a>,

@@ -1,12 +1,12 @@
 //! Keys, tags and tokens: who may be believed, without a state for those who may not.
 //!
-//! Every packet ends its covered part with a tag, keyed BLAKE3 cut to 16 bytes; what follows is padding that is
-//! the same in all packets. Handshake packets
-//! are keyed by the pre-shared key; without one, by a constant that everybody knows, so that the
-//! tag is a checksum. A connection's packets are keyed by that and both ends' random nonces, apart
-//! for each direction: without a pre-shared key too, an attacker who did not see the handshake cannot forge
-//! them, and nothing recorded in one connection is of use in another or in the other direction.
-//! This authenticates; it hides nothing.
+//! Every packet ends its covered part with a tag: keyed BLAKE3, cut to 16 bytes. The padding after
+//! it is the same in all packets. Handshake packets are keyed by the pre-shared key. Without one,
+//! they are keyed by a public constant, so that the tag is a checksum. A connection's packets are
+//! keyed by that and both ends' random nonces, with a different key for each direction. So even
+//! without a pre-shared key, an attacker who did not see the handshake cannot forge them. A packet
+//! recorded in one connection is useless in another, and in the other direction. This
+//! authenticates; it does not encrypt.
 //!
 //! An address is proven by a token, which only who receives at that address can return. It holds
 //! all that the server must know, so the server keeps nothing until it comes back (RFC 9000 §8.1.2).
@@ -29,9 +29,9 @@ const CONTEXT: &str = "Verus probe, wire format 2, handshake key";
 /// much. A tenth of a second, once at the start.
 const STRETCH: (u32, u32, u32) = (64 * 1024, 3, 4);
 
-/// The salt is the same everywhere: both ends must come to the same key before either has said a word, so
-/// that a server need keep nothing and say nothing to who has no key. Tables made for it are as large as the
-/// keys that they hold: against those, only a random key helps.
+/// The salt is the same everywhere. Both ends must derive the same key before the first packet, so
+/// that a server keeps no state for a client without a key and sends it nothing. Tables computed
+/// for this salt are as large as the keys in them; only a random key resists those.
 const SALT: &[u8] = b"Verus probe, wire format 2, salt";
 
 /// A pre-shared key, stretched: who has recorded a handshake pays as much for each guess.
@@ -117,7 +117,7 @@ impl Key {
         covered + TAG_BYTES
     }
 
-    /// A packet of its own: what `encode` writes, sealed, and padded to `padded_to` bytes where it is shorter.
+    /// A separate packet: the output of `encode`, sealed, and padded to at least `padded_to` bytes.
     pub fn sealed(&self, padded_to: usize, encode: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
         let mut packet = vec![0; padded_to.max(MIN_HELLO_BYTES + TAG_BYTES)];
         let covered = encode(&mut packet);
@@ -202,8 +202,8 @@ impl Tokens {
     }
 }
 
-/// Tells repeats from what is new by a counter that rises with each packet, for counters up to 64
-/// behind the newest; older ones count as repeats (RFC 4303 §3.4.3).
+/// Tells repeats from new packets by a counter that rises with each packet, for counters up to 64
+/// behind the newest. Older ones count as repeats (RFC 4303 §3.4.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayWindow {
     newest: Option<u64>,
@@ -211,7 +211,7 @@ pub struct ReplayWindow {
     seen: u64,
 }
 
-/// What a counter says of its packet.
+/// A packet's freshness by its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
     /// Newer than all before.
@@ -322,18 +322,18 @@ mod tests {
         #[test]
         fn each_counter_is_new_once(counters in prop::collection::vec(0u64..200, 0..300)) {
             let mut window = ReplayWindow::default();
-            let mut seen = HashSet::new();
+            let mut noted = HashSet::new();
             let mut newest = None;
             for counter in counters {
                 let expected = if newest.is_none_or(|newest| counter > newest) {
                     Freshness::Newest
-                } else if seen.contains(&counter) || newest.is_some_and(|newest| newest - counter >= 64) {
+                } else if noted.contains(&counter) || newest.is_some_and(|newest| newest - counter >= 64) {
                     Freshness::Repeat
                 } else {
                     Freshness::Late
                 };
                 prop_assert_eq!(window.note(counter), expected);
-                seen.insert(counter);
+                noted.insert(counter);
                 newest = newest.max(Some(counter));
             }
         }

@@ -21,18 +21,20 @@ use verus_net::Network;
 
 /// Answers to strangers that may wait to be sent; more are not answered.
 const MOST_REPLIES: usize = 256;
-/// Tests that were granted to clients who have not spoken yet: nothing but what they asked for is kept of them. When
-/// there are this many, a new one replaces the oldest; when one address has [`MOST_OFFERS_OF_ONE`], it replaces the
-/// oldest of that address.
+/// Most tests granted to clients that have not sent a packet since; only their request is kept.
+/// When there are this many, a new one replaces the oldest. When one address has
+/// [`MOST_OFFERS_OF_ONE`], a new one replaces the oldest of that address.
 const MOST_OFFERS: usize = 1024;
 const MOST_OFFERS_OF_ONE: usize = 64;
 /// Packets that all tests together may have in flight: 64 MiB of memory, and what [`connection::MOST_IN_FLIGHT`]
 /// says of timeouts.
 const MOST_IN_FLIGHT: u64 = 1 << 20;
-/// Refusals are told one by one so often in a row, and then once a second with how many there were.
+/// Number of refusals in a row that are reported one by one. After that, one a second is, with
+/// their number.
 const REFUSALS_TOLD: u32 = 10;
 const REFUSALS_EVERY: Duration = Duration::from_secs(1);
-/// What a test may send of the rate of all before the next one's turn: two packets of an Ethernet, and one of any size.
+/// A test's share of the total rate before the next one's turn: two Ethernet packets, or one packet
+/// of any size.
 const TURN: Bytes = Bytes::new(3000);
 /// The rate of all is given out as often, unless more of it than a packet of any size comes together sooner.
 const ROUND: Duration = Duration::from_millis(10);
@@ -42,7 +44,7 @@ const ROUND: Duration = Duration::from_millis(10);
 pub struct ServerConfig {
     /// The pre-shared secret, if clients must have one.
     pub secret: Option<Secret>,
-    /// What is granted.
+    /// Limits on the tests granted.
     pub limits: Limits,
     /// Whether to keep an event for each packet: for tests.
     pub log: bool,
@@ -53,7 +55,7 @@ pub trait Library {
     /// The algorithms of `scheme`.
     ///
     /// # Errors
-    /// What is wrong with `scheme`, in words for the client.
+    /// Why `scheme` is invalid, as text for the client.
     fn algorithms(&self, scheme: &str) -> Result<Box<dyn Algorithms>, String>;
 }
 
@@ -70,14 +72,14 @@ impl Library for Catalogue {
     }
 }
 
-/// What a server tells its operator.
+/// A message from a server to its operator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     /// A test begins.
     Began {
         /// The client.
         client: SocketAddr,
-        /// What it asked for.
+        /// Its request.
         request: Request,
     },
     /// A test was refused.
@@ -86,7 +88,7 @@ pub enum Notice {
         client: SocketAddr,
         /// Why.
         text: String,
-        /// How many more were refused since the last one that was told of.
+        /// Number of refusals since the last one reported.
         untold: u64,
     },
     /// A client goes on under another address.
@@ -128,7 +130,7 @@ struct Session {
     stage: Stage,
     client: SocketAddr,
     local: Option<IpAddr>,
-    /// Whose share of the server it takes.
+    /// The network whose share of the server it takes.
     network: Network,
     nonce: [u8; 16],
     accept: [u8; 16],
@@ -138,11 +140,11 @@ struct Session {
     /// When its timer is in the heap, to know stale entries.
     armed: Time,
     queued: bool,
-    /// Whether it is among those that wait for the rate of all, and what it has had of that: the start of its next packets in
+    /// Whether it waits for a share of the total rate, and the start tag of its next packets in
     /// Start-time Fair Queueing (Goyal, Vin and Cheng, SIGCOMM 1996), bytes.
     waits: bool,
     begins: u64,
-    /// What it takes of the server.
+    /// Its use of the server.
     takes: Use,
     /// Of the server's packets in flight, how many are its.
     in_flight: u64,
@@ -172,7 +174,7 @@ struct Reply {
     bytes: Vec<u8>,
 }
 
-/// Tells of refusals, but not of each in a flood.
+/// Reports refusals, but not each one in a flood.
 #[derive(Debug)]
 struct Refusals {
     left: u32,
@@ -181,7 +183,8 @@ struct Refusals {
 }
 
 impl Refusals {
-    /// How many were not told before this one, if this one is told.
+    /// Returns the number of unreported refusals before this one, if the caller should report this
+    /// one.
     fn note(&mut self, now: Time) -> Option<u64> {
         let seconds = now.since(self.since).as_nanos() / REFUSALS_EVERY.as_nanos();
         if seconds > 0 {
@@ -214,12 +217,12 @@ pub struct Server<L> {
     by_nonce: HashMap<[u8; 16], usize>,
     /// Sessions that were only granted, the oldest first: place and id.
     offers: VecDeque<(usize, u64)>,
-    /// What all open tests take, and those of each address.
+    /// Use by all open tests, and by those of each address.
     all: Use,
     by_network: HashMap<Network, Use>,
     in_flight: u64,
     refusals: Refusals,
-    /// Whose packets were polled last.
+    /// The session whose packets were polled last.
     polled: Option<usize>,
     replies: Vec<Reply>,
     /// Sessions with something to send, perhaps.
@@ -389,7 +392,7 @@ impl<L: Library> Server<L> {
             if let Some(session) = &mut self.sessions[index]
                 && (session.client == client || session.connection().is_none())
             {
-                // A client may move before it has heard of the connection; the address is proven.
+                // A client may move before it has received the accept; the address is proven.
                 (session.client, session.local) = (client, local);
                 if session.connection().is_none() {
                     session.network = Network::of(client.ip());
@@ -433,8 +436,8 @@ impl<L: Library> Server<L> {
         network: Network,
     ) -> Result<Box<dyn Algorithms>, (Reason, String)> {
         let limits = &self.config.limits;
-        let own = self.by_network.get(&network).copied().unwrap_or_default();
-        if let Some(refusal) = limits.refusal(request, self.all, own) {
+        let network_use = self.by_network.get(&network).copied().unwrap_or_default();
+        if let Some(refusal) = limits.refusal(request, self.all, network_use) {
             return Err(refusal);
         }
         // Of an upload this end runs only the receiver half, and a model has none: its file may be
@@ -454,7 +457,7 @@ impl<L: Library> Server<L> {
         {
             return Err(refusal);
         }
-        // Who has the key is no stranger.
+        // A client with the key is no stranger.
         if self.config.secret.is_none()
             && let Some(dear) = algorithms.dear(request.download_flows > 0)
         {
@@ -525,8 +528,8 @@ impl<L: Library> Server<L> {
                 .as_ref()
                 .is_some_and(|session| session.network == network)
         };
-        let own = offers.iter().filter(|offer| of_network(offer)).count();
-        let oldest = if own >= MOST_OFFERS_OF_ONE {
+        let of_one = offers.iter().filter(|offer| of_network(offer)).count();
+        let oldest = if of_one >= MOST_OFFERS_OF_ONE {
             offers.iter().position(of_network)
         } else {
             (offers.len() >= MOST_OFFERS).then_some(0)
@@ -564,7 +567,7 @@ impl<L: Library> Server<L> {
             }
         };
         let limits = &self.config.limits;
-        // Only for so long does a test with a size and no duration run.
+        // This limits the time of a test with a size and no duration.
         let mut granted = request.clone();
         if granted.duration_nanos == 0 {
             granted.duration_nanos = limits.duration.as_nanos();
@@ -604,7 +607,7 @@ impl<L: Library> Server<L> {
         }
     }
 
-    /// What was polled last has packets of `payload` bytes, which do not fit the path to its client.
+    /// The last packets polled have `payload` bytes, which do not fit the path to their client.
     pub fn on_too_large(&mut self, now: Time, payload: usize) {
         let Some(index) = self.polled else {
             return;
@@ -824,8 +827,9 @@ impl<L: Library> Server<L> {
         }
     }
 
-    /// Sets a timer for a session, which knows it as armed. Those of sessions that are gone go with the next that would
-    /// make the heap more than twice as large as there are sessions: asking again and again fills no memory.
+    /// Sets a timer for a session, which records it as armed. When the heap would exceed twice the
+    /// number of sessions, it drops the timers of closed sessions, so that repeated requests cannot
+    /// fill the memory.
     fn arm(&mut self, at: Time, index: usize) {
         if self.timers.len() > 2 * self.sessions.len() + 64 {
             let sessions = &self.sessions;
@@ -908,7 +912,7 @@ impl<L: Library> Server<L> {
             .filter_map(Session::connection)
     }
 
-    /// What has happened since the last call.
+    /// Notices since the last call.
     pub fn drain_notices(&mut self) -> impl Iterator<Item = Notice> + '_ {
         self.notices.drain(..)
     }

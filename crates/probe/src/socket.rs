@@ -15,7 +15,7 @@ use verus_net::socket;
 
 /// Datagrams, or runs of them, that one call reads.
 const BUFFERS: usize = 8;
-/// What each may hold: the most that the kernel joins.
+/// Size of each buffer: the most that the kernel joins.
 const BUFFER_BYTES: usize = 1 << 16;
 /// Asked of the system for each direction: what arrives in 5 ms at 6 Gbit/s.
 const SOCKET_BYTES: usize = 4 << 20;
@@ -95,7 +95,7 @@ impl UdpSocket {
         self.state.max_gso_segments()
     }
 
-    /// Hands what has arrived to `each`; returns whether there may be more at once.
+    /// Hands each arrival to `each`; returns whether there may be more at once.
     ///
     /// # Errors
     /// What the system reports, such as a refused connection; not that nothing is there.

@@ -1,14 +1,14 @@
-//! Bounds what is sent to a peer that acknowledges nothing.
+//! Bounds the packets sent to a peer that acknowledges nothing.
 //!
-//! Who has proven an address and then falls silent would otherwise be sent a test's whole load, for as long
-//! as the test lasts. While packets are out and nothing new is acknowledged, sending goes on for
-//! [`PATIENCE`] and then shrinks to single packets, further and further apart. The first
-//! acknowledgement of anything new opens it again: a cellular outage of ten seconds and more costs no test.
-//! Nothing else does, least of all a packet that only shows that the peer is there.
+//! A peer that proves an address and then falls silent would otherwise be sent a test's whole load.
+//! While packets are in flight and nothing new is acknowledged, sending goes on for [`PATIENCE`].
+//! It then shrinks to single packets, further and further apart. The first acknowledgement of
+//! anything new ends this, so that a cellular outage of ten seconds or more costs no test. Nothing
+//! else ends it; a packet that only shows that the peer is alive does not.
 //!
-//! Who has acknowledged for long is trusted for longer, a quarter of that time at the most: what is sent
-//! into silence stays a fraction of what was received, and a sender that bridges outages of the way back
-//! alone (a recording's, 5 s) can.
+//! A long history of acknowledgements extends the patience, to at most a quarter of its duration.
+//! The data sent into silence thus stays a fraction of the data received. A sender can also bridge
+//! outages of the return path alone (5 s in a recording).
 
 use verus_core::{Duration, Time};
 
@@ -22,7 +22,7 @@ const EARNED: u64 = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// Whether an end may send data now, by what was acknowledged.
+/// Whether an end may send data now, according to the acknowledgements.
 #[derive(Clone, Copy, Debug)]
 pub struct Trickle {
     /// Since when packets are out and nothing new was acknowledged; none when nothing is out.
@@ -142,9 +142,12 @@ mod tests {
                 trickle.on_sent(ms(at * 100));
                 trickle.on_acknowledged(ms(at * 100 + 100), true);
             }
-            let heard = seconds * 1_000;
-            assert!(!trickle.is_on(ms(heard + patience - 1)), "{seconds} s");
-            assert!(trickle.is_on(ms(heard + patience)), "{seconds} s");
+            let last_ack_ms = seconds * 1_000;
+            assert!(
+                !trickle.is_on(ms(last_ack_ms + patience - 1)),
+                "{seconds} s"
+            );
+            assert!(trickle.is_on(ms(last_ack_ms + patience)), "{seconds} s");
         }
     }
 }

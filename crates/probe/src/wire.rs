@@ -5,8 +5,8 @@
 //! knows it without a tag. Numbers are big-endian. The document
 //! `docs/probe-wire-format.md` shows it byte by byte, with test vectors that the tests here check.
 //!
-//! Nothing read here is trusted: every length and count is checked against what is there before it
-//! is used, and what is returned borrows from the datagram.
+//! Nothing read here is trusted. Every length and count is checked against the remaining bytes
+//! before its use, and returned values borrow from the datagram.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -36,7 +36,7 @@ pub const MAX_TOKEN_BYTES: usize = 64;
 /// Longest text in a refusal or a close.
 pub const MAX_TEXT_BYTES: usize = 255;
 
-/// What a packet is.
+/// The type of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -60,7 +60,7 @@ pub enum Kind {
     Closed = 9,
     /// The server asks for proof of an address that changed.
     Challenge = 10,
-    /// That proof.
+    /// The proof that a challenge asks for.
     Response = 11,
 }
 
@@ -75,7 +75,7 @@ impl Kind {
     }
 }
 
-/// What padding is made of, by its place in the packet: bytes that links cannot compress.
+/// The bytes of padding, by their place in the packet: links cannot compress them.
 static FILLER: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut filler = vec![0; 1 << 16];
     blake3::Hasher::new().finalize_xof().fill(&mut filler);
@@ -120,7 +120,7 @@ pub enum Malformed {
 /// A datagram, split but not yet believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// Which flow it is about; 0 where that means nothing.
     pub flow: u16,
@@ -132,7 +132,7 @@ pub struct Packet<'a> {
     pub body: &'a [u8],
     /// The tag.
     pub tag: &'a [u8],
-    /// What fills the packet up to its size.
+    /// The padding up to the packet's size.
     pub padding: &'a [u8],
 }
 
@@ -180,7 +180,7 @@ impl<'a> Packet<'a> {
         self.covered.len() + self.tag.len() + self.padding.len()
     }
 
-    /// Whether its padding is what it must be.
+    /// Whether its padding has the prescribed bytes.
     #[inline]
     pub fn is_padded(&self) -> bool {
         let from = self.covered.len() + self.tag.len();
@@ -272,7 +272,7 @@ impl<'a> Fields<'a> {
         Ok(found)
     }
 
-    /// What an option says of the quiet before the load, ms.
+    /// The quiet before the load that an option states, ms.
     fn quiet(&mut self) -> Result<u16, Malformed> {
         let value = self.option(OPTION_QUIET)?;
         self.quiet_of(value)
@@ -295,16 +295,16 @@ impl<'a> Fields<'a> {
         &mut self,
         wanted: [u8; N],
     ) -> Result<[Option<&'a [u8]>; N], Malformed> {
-        let mut found = [None; N];
+        let mut options = [None; N];
         while !self.rest.is_empty() {
             let kind = self.u8("option type")?;
             let len = self.u8("option length")?;
             let value = self.bytes("option value", usize::from(len))?;
             if let Some(at) = wanted.iter().position(|wanted| *wanted == kind) {
-                found[at] = Some(value);
+                options[at] = Some(value);
             }
         }
-        Ok(found)
+        Ok(options)
     }
 }
 
@@ -370,18 +370,18 @@ pub const OPTION_QUIET: u8 = 5;
 /// Longest such time.
 pub const MAX_QUIET_MILLIS: u16 = 5000;
 
-/// Body of a [`Kind::Data`] packet. What follows the tag is padding up to the packet's size.
+/// Body of a [`Kind::Data`] packet. Padding follows the tag, up to the packet's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data<'a> {
     /// The packet's number in its flow: never used twice.
     pub number: u64,
     /// When it left, ns by the sender's clock.
     pub sent_nanos: u64,
-    /// Where the data it stands for starts in the flow's stream, bytes.
+    /// Start of its data in the flow's stream, bytes.
     pub start: u64,
-    /// How much data it stands for, bytes.
+    /// Length of its data, bytes.
     pub len: u32,
-    /// What the algorithm's sender half says.
+    /// The stamp of the algorithm's sender half.
     pub stamp: Option<&'a [u8]>,
 }
 
@@ -476,10 +476,10 @@ impl AckBody {
             return Err(fields.bad("run count"));
         }
         self.spans.clear();
-        let mut left = self.newest + 1;
+        let mut lowest = self.newest + 1;
         for _ in 0..spans {
             let span = fields.u32("span")?;
-            left = left
+            lowest = lowest
                 .checked_sub(u64::from(span))
                 .filter(|_| span > 0)
                 .ok_or_else(|| fields.bad("span"))?;
@@ -550,7 +550,7 @@ impl AckBody {
     }
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Flows from the client to the server.
@@ -598,9 +598,9 @@ pub const MAX_SCHEME_BYTES: usize = 512;
 pub struct Hello<'a> {
     /// Chosen by the client at random; names the attempt until there is a connection.
     pub nonce: [u8; 16],
-    /// What the server gave in a [`Kind::Retry`]; empty in the first.
+    /// The server's token from a [`Kind::Retry`]; empty in the first hello.
     pub token: &'a [u8],
-    /// What is asked for.
+    /// The requested test.
     pub request: Request,
     /// How long neither end is to send data at first, ms; 0 for at once.
     pub quiet_millis: u16,
@@ -716,7 +716,7 @@ pub struct Accept {
     pub server_nonce: [u8; 16],
     /// The most that the test may use of each direction, bit/s, if the server limits that.
     pub limit_bps: Option<u64>,
-    /// How long neither end sends data at first, ms: what was asked for, where the server does that.
+    /// How long neither end sends data at first, ms: as requested, if the server supports it.
     pub quiet_millis: u16,
 }
 
@@ -777,7 +777,7 @@ pub enum Reason {
     Busy = 3,
     /// The server or the client shuts down.
     ShuttingDown = 4,
-    /// The peer acknowledged what it cannot have received.
+    /// The peer acknowledged packets that it cannot have received.
     FalseAck = 5,
     /// The packets that the test needs are larger than the path takes.
     TooLarge = 6,
@@ -982,7 +982,7 @@ pub fn decode_challenge(packet: &Packet<'_>) -> Result<[u8; 16], Malformed> {
     Ok(challenge)
 }
 
-/// Writes a packet whose body is `body` as it is; returns how many bytes the tag must cover.
+/// Writes a packet with `body` unchanged; returns how many bytes the tag must cover.
 pub fn encode_plain(kind: Kind, connection: u64, body: &[u8], buffer: &mut [u8]) -> usize {
     let mut writer = Writer::new(buffer, kind, 0, connection);
     writer.bytes(body);

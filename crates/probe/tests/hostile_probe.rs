@@ -1,5 +1,5 @@
-//! The probe among liars and strangers: forged, replayed, truncated, oversized and random packets;
-//! first packets from addresses that are not the sender's; acknowledgements of what was not received.
+//! The probe among liars and strangers. They send forged, replayed, truncated, oversized and random
+//! packets, first packets from foreign addresses, and acknowledgements of packets never received.
 //!
 //! Nothing of it panics, moves a test, makes a server send more than it was sent, or makes it send faster.
 
@@ -96,30 +96,30 @@ impl Books {
     }
 }
 
-// --- A client that speaks the format and says what it likes.
+// --- A client that speaks the format and lies as instructed.
 
-/// What a client acknowledges.
+/// A lie in a client's acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
-    /// What came.
+    /// None: received packets only.
     None,
     /// Also so many numbers beyond the newest that came.
     Ahead(u64),
-    /// Also what is missing in between.
+    /// Also the missing numbers in between.
     Gaps,
     /// A number that is far away.
     Future,
-    /// What came, in each of so many copies of one acknowledgement.
+    /// Received packets, in this many copies of one acknowledgement.
     Copies(u32),
-    /// What came, in so many acknowledgements with numbers of their own.
+    /// Received packets, in this many acknowledgements with different numbers.
     Again(u32),
-    /// What came, in acknowledgements that overtake each other.
+    /// Received packets, in acknowledgements that overtake each other.
     Shuffled,
-    /// What came, having waited long before it was acknowledged.
+    /// Received packets, allegedly held long before the acknowledgement.
     Held,
-    /// What came, having waited for as long as it queued on the way.
+    /// Received packets, allegedly held for as long as they queued on the path.
     NoQueue,
-    /// What came, at any time at all.
+    /// Received packets, at arbitrary times.
     Whenever,
 }
 
@@ -505,9 +505,9 @@ fn garbage(dice: &mut ChaCha8Rng, key: &Key, connection: u64) -> Vec<u8> {
     let kind = kinds[dice.random_range(0..kinds.len())];
     let mut body = vec![0; dice.random_range(0..200)];
     // Small numbers are likelier to make sense.
-    let most = if dice.random_bool(0.5) { 255 } else { 3 };
+    let largest = if dice.random_bool(0.5) { 255 } else { 3 };
     body.iter_mut()
-        .for_each(|byte| *byte = dice.random_range(0..=most));
+        .for_each(|byte| *byte = dice.random_range(0..=largest));
     let padded_to = if dice.random_bool(0.5) {
         0
     } else {
@@ -523,7 +523,7 @@ fn garbage(dice: &mut ChaCha8Rng, key: &Key, connection: u64) -> Vec<u8> {
     datagram
 }
 
-/// What becomes of a datagram in the hands of somebody on the way.
+/// A datagram as an attacker on the path may change it.
 fn mangled(dice: &mut ChaCha8Rng, datagram: &[u8]) -> Vec<u8> {
     let mut copy = datagram.to_vec();
     match dice.random_range(0..6) {
@@ -640,7 +640,7 @@ fn a_stranger_never_gets_more_bytes_than_came_from_its_address() {
     assert_eq!(server.drain_notices().count(), 0, "nothing has begun");
 }
 
-/// Says the client's hellos until it is granted a test or refused; what it was refused with.
+/// Sends the client's hellos until it is granted a test or refused. Returns the refusal.
 fn ask(
     server: &mut Server<Catalogue>,
     now: Time,
@@ -730,10 +730,10 @@ fn one_address_takes_neither_all_places_nor_any_that_it_does_not_use() {
     assert!(refused.iter().all(|(reason, text)| *reason == Reason::Busy
         && text == "16 tests of the same address are running"));
     // Of this flood, what a person can read.
-    let told = server
+    let refusals = server
         .drain_notices()
         .filter(|notice| matches!(notice, Notice::Refused { .. }));
-    assert!(told.count() <= 10);
+    assert!(refusals.count() <= 10);
     // Somebody else is served.
     let mut honest = Liar::new(Lie::None, request(1, 1, 0, "cubic"), 99_999);
     assert_eq!(begin(&mut server, now, address(2, 1), &mut honest), None);
@@ -815,12 +815,12 @@ fn a_client_that_vanishes_is_sent_a_trickle_after_two_seconds_whatever_the_schem
     ] {
         for keeps_alive in [false, true] {
             let before = memory_bytes();
-            let asked = Request {
+            let test = Request {
                 packet_bytes: 200,
                 status_millis: 20,
                 ..request(0, 128, 0, scheme)
             };
-            let (sent, _) = vanish(asked, 30, keeps_alive);
+            let (sent, _) = vanish(test, 30, keeps_alive);
             // A packet each two seconds, and a status each second.
             let quiet = sent[4..].iter().max().expect("seconds");
             assert!(*quiet < 4_000, "{scheme}, {keeps_alive}: {sent:?}");
@@ -834,21 +834,21 @@ fn a_client_that_vanishes_is_sent_a_trickle_after_two_seconds_whatever_the_schem
 fn a_source_of_any_rate_costs_as_much_work_as_it_sends() {
     let _shared = memory_shared();
     // A terabit a second in packets of 200 bytes: one each 1.6 ns.
-    let asked = Request {
+    let test = Request {
         packet_bytes: 200,
         rate_bps: 1_000_000_000_000,
         ..request(0, 8, 0, "newreno")
     };
-    let (_, woken) = vanish(asked, 20, true);
+    let (_, woken) = vanish(test, 20, true);
     assert!(woken < 5_000, "woken {woken} times in 20 s");
     // A sender of 100 Gbit/s whose source yields a packet in ten seconds.
-    let asked = Request {
+    let test = Request {
         rate_bps: 1_000,
         ..request(0, 8, 0, "constant:rate_mbps=100000")
     };
-    let (_, woken) = vanish(asked, 20, true);
+    let (_, woken) = vanish(test, 20, true);
     assert!(woken < 5_000, "woken {woken} times in 20 s");
-    // What nobody means is refused.
+    // Nonsensical requests are refused.
     let mut server = server(7);
     let absurd = Request {
         rate_bps: wire::MAX_NUMBER,
@@ -864,9 +864,9 @@ fn rates_above_the_servers_limit_are_refused_and_the_limit_is_told() {
     let _shared = memory_shared();
     let mut config = ServerConfig::default();
     config.limits.rate_per_client = Some(Rate::from_mbps(5.0));
-    let refused = |asked: Request| {
+    let refused = |test: Request| {
         let mut server = Server::new(config.clone(), Catalogue, entropy(8), Time::ZERO);
-        let mut liar = Liar::new(Lie::None, asked, 8);
+        let mut liar = Liar::new(Lie::None, test, 8);
         ask(&mut server, Time::ZERO, address(1, 1), &mut liar)
     };
     let fast = Request {
@@ -885,11 +885,11 @@ fn rates_above_the_servers_limit_are_refused_and_the_limit_is_told() {
     // A client knows the limit, and keeps it: nothing is thrown away.
     let server = Server::new(config.clone(), Catalogue, entropy(9), Time::ZERO);
     let mut watched = Watched::new(server);
-    let asked = Request {
+    let test = Request {
         duration_nanos: 5_000_000_000,
         ..request(1, 1, 0, "newreno")
     };
-    let mut honest = Honest::new(asked, None);
+    let mut honest = Honest::new(test, None);
     let schedule = Schedule::perfect(Duration::from_millis(10));
     let deadline = Time::from_millis(20_000);
     let around = Surroundings::default();
@@ -924,7 +924,7 @@ fn what_comes_from_port_0_is_answered_by_nobody() {
     let mut liar = Liar::new(Lie::None, request(1, 1, 0, "verus"), 11);
     server.handle(Time::ZERO, Time::ZERO, address(1, 0), None, &liar.hello());
     assert_eq!(drain(&mut server, Time::ZERO), []);
-    // Nor a test's own packets: no address with that port is ever challenged.
+    // A test's packets get no challenge either: no address with that port is ever challenged.
     assert_eq!(
         begin(&mut server, Time::ZERO, address(1, 1), &mut liar),
         None
@@ -953,7 +953,7 @@ fn packets_that_do_not_fit_a_path_end_one_test_with_the_cause_and_no_other() {
     for _ in 0..300 {
         while server.poll_transmit(now, &mut batch) {
             if batch.payload() > 1_472 {
-                // What the system says of it.
+                // The system's report of it.
                 server.on_too_large(now, batch.payload());
                 continue;
             }
@@ -1143,8 +1143,8 @@ fn forged_replayed_truncated_oversized_and_random_packets_change_nothing() {
             ..ServerConfig::default()
         };
         let server = Server::new(config, Catalogue, entropy(seed), Time::ZERO);
-        let asked = request(2, 2, 300_000, "verus");
-        let mut client = Besieged::new(Honest::new(asked, secret), seed);
+        let test = request(2, 2, 300_000, "verus");
+        let mut client = Besieged::new(Honest::new(test, secret), seed);
         let mut server = Besieged::new(Watched::new(server), seed + 1_000);
         let mut schedule = Schedule::perfect(Duration::from_millis(10));
         schedule.seed = seed;
@@ -1246,8 +1246,8 @@ fn a_peer_with_the_keys_who_sends_nonsense_harms_only_itself() {
                 1 if liar_acknowledges => wild_ack(&mut dice, &keys.client, id),
                 _ => garbage(&mut dice, &keys.client, id),
             };
-            // Either would end it: a farewell, or an acknowledgement of what was not sent, which some of the
-            // random ones happen to be.
+            // Either would end the test: a farewell, or an acknowledgement of packets not sent,
+            // which some random ones may be.
             let is = |kind| datagram[2] == kind as u8;
             if is(Kind::Close) || (is(Kind::Ack) && !liar_acknowledges) {
                 continue;
@@ -1320,7 +1320,7 @@ fn wild_number(dice: &mut ChaCha8Rng) -> u64 {
     }
 }
 
-/// Well formed, but for what it says.
+/// A well-formed packet with random values.
 fn wild_data(dice: &mut ChaCha8Rng, key: &Key, connection: u64) -> Vec<u8> {
     let data = Data {
         number: wild_number(dice),
@@ -1333,7 +1333,7 @@ fn wild_data(dice: &mut ChaCha8Rng, key: &Key, connection: u64) -> Vec<u8> {
     key.sealed(0, |buffer| data.encode(flow, connection, buffer))
 }
 
-/// Well formed, but for what it says; only about packets that may have been sent.
+/// A well-formed packet with random values, only about packets that may have been sent.
 fn wild_ack(dice: &mut ChaCha8Rng, key: &Key, connection: u64) -> Vec<u8> {
     let body = AckBody {
         ack_number: wild_number(dice),

@@ -1,4 +1,4 @@
-//! What bounded the rate of a recording: only where it was the path is what arrived a channel.
+//! The bound on a recording's rate. Arrivals describe a channel only where the path was the bound.
 
 use serde::Serialize;
 use verus_core::Rate;
@@ -12,7 +12,7 @@ const QUEUED: f64 = 0.5;
 /// From which share of packets lost on a path without a queue bounds the rate, as a policer does.
 const LOST: f64 = 0.01;
 
-/// What bounded the rate of one direction.
+/// The bound on the rate of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -20,9 +20,9 @@ pub enum Limit {
     PathQueue,
     /// The path dropped packets without a queue that lasts, as a policer or a very short buffer does.
     PathDrops,
-    /// The server grants a test no more.
+    /// The server grants a test no higher rate.
     ServerLimit,
-    /// The load was no more than that: a constant rate, asked for.
+    /// The load, whose constant rate was requested.
     OwnRate,
     /// This end, which did not run for a while ([`OWN_SILENCE`](super::OWN_SILENCE)).
     OwnSilence,
@@ -31,32 +31,32 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// What bounded `way`, of which `rate` arrived.
+    /// The bound on `direction`, whose arrival rate is `rate`.
     ///
-    /// `granted` is what the server lets through, if it limits that; `offered` the constant rate of the load, if it has
-    /// one.
+    /// `granted` is the server's limit, if it has one; `offered` the constant rate of the load, if it
+    /// has one.
     ///
     /// ```
     /// use verus_core::Rate;
     /// use verus_probe::recording::{Limit, Way};
-    /// let way = Way { sent: 1000, queued_share: 0.02, ..Way::default() };
-    /// let limit = Limit::of(&way, Rate::from_mbps(95.0), Some(Rate::from_mbps(100.0)), None);
+    /// let direction = Way { sent: 1000, queued_share: 0.02, ..Way::default() };
+    /// let limit = Limit::of(&direction, Rate::from_mbps(95.0), Some(Rate::from_mbps(100.0)), None);
     /// assert_eq!(limit, Limit::ServerLimit);
     /// assert!(!limit.is_path());
     /// ```
-    pub fn of(way: &Way, rate: Rate, granted: Option<Rate>, offered: Option<Rate>) -> Self {
+    pub fn of(direction: &Way, rate: Rate, granted: Option<Rate>, offered: Option<Rate>) -> Self {
         let near = |limit: Option<Rate>| {
             limit.is_some_and(|limit| rate.as_mbps() >= NEAR * limit.as_mbps())
         };
-        if way.own_silence >= OWN_SILENCE {
+        if direction.own_silence >= OWN_SILENCE {
             Limit::OwnSilence
-        } else if way.queued_share >= QUEUED {
+        } else if direction.queued_share >= QUEUED {
             Limit::PathQueue
         } else if near(granted) {
             Limit::ServerLimit
         } else if near(offered) {
             Limit::OwnRate
-        } else if way.lost as f64 >= LOST * way.sent.max(1) as f64 {
+        } else if direction.lost as f64 >= LOST * direction.sent.max(1) as f64 {
             Limit::PathDrops
         } else {
             Limit::Ends
@@ -68,7 +68,7 @@ impl Limit {
         matches!(self, Limit::PathQueue | Limit::PathDrops)
     }
 
-    /// What a trace is called that is none of the path's; none for one that is.
+    /// The name for a trace that does not describe the path; `None` if it does.
     pub fn mark(self) -> Option<&'static str> {
         match self {
             Limit::PathQueue | Limit::PathDrops => None,

@@ -30,7 +30,7 @@ const LIMIT: Time = Time::from_millis(3_600_000);
 /// By when every test must have ended.
 const DEADLINE: Time = Time::from_millis(3_700_000);
 
-/// What one seed led to.
+/// The outcome of one seed.
 struct Report {
     request: Request,
     meeting: Meeting,
@@ -127,7 +127,7 @@ fn check(schedule: &Schedule, report: &Report) {
     assert!(server.end.received <= uploaded, "bytes out of nothing");
     // A copy of the hello that comes late may begin a test that nobody goes on with.
     assert!(server.end.connections_max <= 2, "the server hoards tests");
-    // The bottleneck's queue, a round trip at its rate, and what is sent again while that drains.
+    // The bottleneck's queue, a round trip at its rate, and the data sent again while that drains.
     for path in [&meeting.up, &meeting.down] {
         assert!(path.held_bytes_max < 4 << 20, "{path:?}");
         assert_eq!(path.overflowed, 0);

@@ -42,7 +42,7 @@ fn go_on<E: driver::Endpoint>(
     mut is_over: impl FnMut(&mut E) -> bool,
 ) -> bool {
     while !is_over(end) {
-        // Each driver has a clock of its own.
+        // Each driver has a separate clock.
         let at = Time::ZERO + clock.now().since(began);
         if at > Time::ZERO + DEADLINE {
             return false;
@@ -59,7 +59,7 @@ fn go_on<E: driver::Endpoint>(
     true
 }
 
-/// What one schedule did to a test.
+/// The outcome of one schedule.
 struct Probed {
     outcome: Option<Result<(), ClientError>>,
     uploaded: u64,
@@ -168,8 +168,11 @@ fn probe(schedule: &Schedule) -> Probed {
 
 fn check_probe(schedule: &Schedule, probed: &Probed) {
     let request = request(schedule);
-    let asked = |flows: u16| u64::from(flows) * request.bytes;
-    let (up, down) = (asked(request.upload_flows), asked(request.download_flows));
+    let bytes_of = |flows: u16| u64::from(flows) * request.bytes;
+    let (up, down) = (
+        bytes_of(request.upload_flows),
+        bytes_of(request.download_flows),
+    );
     match &probed.outcome {
         Some(Ok(())) => assert_eq!((probed.uploaded, probed.downloaded), (up, down)),
         Some(Err(ClientError::Silent(_) | ClientError::NoAnswer(_))) => {
@@ -194,9 +197,9 @@ fn check_probe(schedule: &Schedule, probed: &Probed) {
     );
     // Packets, epochs of at most four flows every 5 ms, and looking up.
     let packets = stats.up.sent + stats.up.delivered + stats.down.sent + stats.down.delivered;
-    let most = 2.0 * packets as f64 + 1_000.0 * probed.took.as_secs_f64();
+    let allowed = 2.0 * packets as f64 + 1_000.0 * probed.took.as_secs_f64();
     assert!(
-        (probed.wakeups as f64) < most,
+        (probed.wakeups as f64) < allowed,
         "woken {} times for {packets} packets",
         probed.wakeups
     );

@@ -76,7 +76,8 @@ struct World<A, L> {
     to_client_bytes: usize,
     /// Nothing arrives any more.
     deaf: bool,
-    /// A queue on the way to the server marks one in so many of the packets that are capable of it; and how many those were.
+    /// A queue towards the server marks one in this many of the capable packets; and the number of
+    /// those.
     marks_one_in: Option<u64>,
     capable: u64,
 }
@@ -257,7 +258,7 @@ fn echoing(request: Request, quiet: Duration) -> World<Scheme, Catalogue> {
 #[test]
 fn the_path_is_idle_until_its_delay_is_known_whichever_way_the_data_goes() {
     for (upload_flows, download_flows) in [(1, 0), (0, 1), (2, 2)] {
-        let asked = Request {
+        let test = Request {
             upload_flows,
             download_flows,
             bytes: 0,
@@ -266,7 +267,7 @@ fn the_path_is_idle_until_its_delay_is_known_whichever_way_the_data_goes() {
             scheme: "cubic".to_owned(),
             ..request()
         };
-        let mut world = echoing(asked, Duration::from_secs(1));
+        let mut world = echoing(test, Duration::from_secs(1));
         world.run(Duration::from_millis(900));
         let connection = world.client.connection().expect("it was connected");
         assert!(connection.started() > world.now + AHEAD);
@@ -350,14 +351,14 @@ fn a_source_of_constant_rate_keeps_to_it() {
 #[test]
 fn limits_and_nonsense_are_refused_in_words() {
     let refused = |change: fn(&mut Request), limits: Limits| {
-        let mut asked = request();
-        change(&mut asked);
+        let mut test = request();
+        change(&mut test);
         let scheme = Scheme::parse("newreno").expect("a scheme");
         let server = ServerConfig {
             limits,
             ..ServerConfig::default()
         };
-        let mut world = World::with(config(asked), scheme, server, Catalogue);
+        let mut world = World::with(config(test), scheme, server, Catalogue);
         world.run(Duration::from_secs(10));
         match world.client.outcome() {
             Some(Err(ClientError::Refused { reason, text })) => (reason, text),
@@ -368,17 +369,17 @@ fn limits_and_nonsense_are_refused_in_words() {
         flows_per_client: 2,
         ..Limits::default()
     };
-    let (reason, text) = refused(|asked| asked.upload_flows = 3, few);
+    let (reason, text) = refused(|test| test.upload_flows = 3, few);
     assert_eq!(reason, Reason::Limit);
     assert!(text.contains("3 flows"), "{text}");
-    let (reason, text) = refused(|asked| asked.scheme = "warp".to_owned(), Limits::default());
+    let (reason, text) = refused(|test| test.scheme = "warp".to_owned(), Limits::default());
     assert_eq!(reason, Reason::BadRequest);
     assert!(text.contains("warp"), "{text}");
-    // A server opens no file that a client names, be it there or not.
+    // A server opens no file that a client names, whether or not it exists.
     let (reason, text) = refused(
-        |asked| {
-            asked.scheme = "model:file=/etc/hostname".to_owned();
-            (asked.upload_flows, asked.download_flows) = (0, 1);
+        |test| {
+            test.scheme = "model:file=/etc/hostname".to_owned();
+            (test.upload_flows, test.download_flows) = (0, 1);
         },
         Limits::default(),
     );
@@ -387,7 +388,7 @@ fn limits_and_nonsense_are_refused_in_words() {
         text.contains("`/etc/hostname` is not opened here"),
         "{text}"
     );
-    // Nor does it do for strangers what costs it more than the defaults do, in whichever half it would run.
+    // For strangers, it also refuses settings that cost it more than the defaults, in either half.
     let cases = "
         sprout:max_arrivals_per_tick=250 => max_arrivals_per_tick
         v sprout:max_rate=999,receiver=no => max_rate
@@ -404,17 +405,17 @@ fn limits_and_nonsense_are_refused_in_words() {
         v verus:increment_ms=1000 => but mode and ratio";
     for case in cases.lines().skip(1) {
         let (scheme, words) = case.trim().split_once(" => ").expect("a case");
-        let mut asked = request();
+        let mut test = request();
         // `v`: a download.
         let download = scheme.strip_prefix("v ");
         if download.is_some() {
-            (asked.upload_flows, asked.download_flows) = (0, 1);
+            (test.upload_flows, test.download_flows) = (0, 1);
         }
         let scheme = download.unwrap_or(scheme);
-        asked.scheme = scheme.to_owned();
+        test.scheme = scheme.to_owned();
         let ours = || Scheme::parse(scheme).expect("a scheme");
         let mut world = World::with(
-            config(asked.clone()),
+            config(test.clone()),
             ours(),
             ServerConfig::default(),
             Catalogue,
@@ -427,11 +428,11 @@ fn limits_and_nonsense_are_refused_in_words() {
             }
             other => panic!("{scheme}: {other:?}"),
         }
-        // Who has the key is none.
+        // A client with the key is no stranger.
         let secret = Some(Secret::stretch(b"only they know"));
         let config = ClientConfig {
             secret: secret.clone(),
-            ..config(asked)
+            ..config(test)
         };
         let server = ServerConfig {
             secret,
@@ -458,7 +459,7 @@ fn a_key_opens_only_to_itself_and_silence_says_nothing() {
         (Some("one"), None, false),
     ] {
         let secret = |key: Option<&str>| key.map(|key| Secret::stretch(key.as_bytes()));
-        let asked = ClientConfig {
+        let client = ClientConfig {
             secret: secret(client),
             ..config(request())
         };
@@ -466,7 +467,7 @@ fn a_key_opens_only_to_itself_and_silence_says_nothing() {
             secret: secret(server),
             ..ServerConfig::default()
         };
-        let mut world = World::with(asked, scheme(), granted, Catalogue);
+        let mut world = World::with(client, scheme(), granted, Catalogue);
         world.run(Duration::from_secs(30));
         let outcome = world.client.outcome().expect("it ended");
         if works {
@@ -596,7 +597,7 @@ fn the_window_that_a_packet_left_under_comes_back_with_its_acknowledgement() {
     let mut events = Vec::new();
     let connection = world.client.connection_mut().expect("it was connected");
     connection.drain_events(&mut events);
-    let mut left = std::collections::HashMap::new();
+    let mut departures = std::collections::HashMap::new();
     let mut acked = 0;
     for event in events {
         match event {
@@ -604,7 +605,7 @@ fn the_window_that_a_packet_left_under_comes_back_with_its_acknowledgement() {
                 number, at, window, ..
             } => {
                 assert!(
-                    left.insert(number, (at, window)).is_none(),
+                    departures.insert(number, (at, window)).is_none(),
                     "numbers are new"
                 );
             }
@@ -616,7 +617,7 @@ fn the_window_that_a_packet_left_under_comes_back_with_its_acknowledgement() {
                 received,
                 ..
             } => {
-                assert_eq!(left.get(&number), Some(&(sent, window)));
+                assert_eq!(departures.get(&number), Some(&(sent, window)));
                 assert_eq!(rtt, DELAY * 2, "an empty path has one round-trip time");
                 let ahead = Time::ZERO + AHEAD;
                 let (sent, received) = (sent.since(ahead), received.expect("told"));
@@ -629,7 +630,7 @@ fn the_window_that_a_packet_left_under_comes_back_with_its_acknowledgement() {
     assert!(acked >= 358, "{acked}");
 }
 
-/// Sends ten packets at a time; stamps each, and is told what the receiver half read.
+/// Sends ten packets at a time and stamps each; receives the stamps that the receiver half read.
 #[derive(Debug)]
 struct Talker(u64, std::sync::mpsc::Sender<Vec<u8>>);
 
@@ -693,8 +694,8 @@ fn stamps_and_reports_travel_between_the_halves_of_an_algorithm() {
     assert!(reports.iter().all(|report| report.len() == 8));
 }
 
-/// What each of some greedy downloads has received after ten seconds from a server whose clients share 8 Mbit/s, bytes:
-/// client `i` sets out `i` ms after the first, and asks for what `request` says.
+/// Bytes that each of some greedy downloads has received after ten seconds from a server whose
+/// clients share 8 Mbit/s. Client `i` starts `i` ms after the first and sends `request(i)`.
 fn shares(clients: u16, request: impl Fn(u16) -> Request) -> Vec<f64> {
     let limits = Limits {
         clients: 400,
@@ -794,7 +795,7 @@ fn greedy_downloads_have_equal_shares_of_the_rate_of_all_whatever_they_ask_for()
         ..request()
     };
     let all_alike = shares(200, |_| greedy(1, 1400, "cubic"));
-    // More flows, larger packets or another scheme have no more.
+    // More flows, larger packets or another scheme bring no larger share.
     let unlike = shares(30, |i| match i % 3 {
         0 => greedy(1, 1400, "cubic"),
         1 => greedy(16, 1400, "newreno"),

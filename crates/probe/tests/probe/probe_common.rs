@@ -1,4 +1,4 @@
-//! A probe server behind a link on the loopback interface, and what is asked of it.
+//! A probe server behind a link on the loopback interface, and requests to it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -42,8 +42,8 @@ fn forecasts_come_back_with_acknowledgements_and_without_them_the_sender_makes_t
         println!("{scheme}: {mbps:.2} Mbit/s");
         let at_sender = shown.expect("Sprout says where its forecast is made") > 0.0;
         assert_eq!(at_sender, expected, "{scheme}");
-        // A busy machine delivers late and in lumps, which a forecast takes for the link's own: what
-        // is asked is more than heartbeats, of which there are 20 a second, 0.2 Mbit/s.
+        // A busy machine delivers late and in lumps, which a forecast attributes to the link. The
+        // test only requires more than the heartbeats, of which there are 20 a second, 0.2 Mbit/s.
         assert!(mbps > 0.3, "{scheme}: {mbps} Mbit/s");
     }
 }

@@ -1,5 +1,5 @@
-//! What the controllers see over UDP is what is on the wire: packet number, size, send time, round-trip
-//! time and window, checked against a capture of the same run.
+//! The controllers' view over UDP equals the packets on the wire: packet number, size, send time,
+//! round-trip time and window, checked against a capture of the same run.
 
 use std::collections::HashMap;
 
@@ -17,10 +17,10 @@ use verus_senders::Scheme;
 const PAYLOAD: usize = PACKET_BYTES as usize - 28;
 /// An age in an acknowledgement counts up to this (docs/probe-wire-format.md).
 const LONGEST_HOLD: Duration = Duration::from_millis(25);
-/// What may lie between the controller's times and the wire's, at the 99th percentile.
+/// Largest difference between the controller's times and the wire's, at the 99th percentile.
 const TOLERANCE: Duration = Duration::from_micros(200);
 
-/// What happened in the client, and on the wire as it read the clock.
+/// Events in the client, and packets on the wire, both by its clock.
 struct Run {
     events: Vec<Event>,
     captured: Vec<Captured>,
@@ -56,7 +56,7 @@ fn run(scheme: &str, mbps: f64, segments: usize) -> Run {
     }
 }
 
-/// A packet as it was on the wire.
+/// A packet on the wire.
 struct OnWire {
     at: Time,
     size: u64,
@@ -124,9 +124,9 @@ impl Run {
                     window,
                     ..
                 } => {
-                    let there = on_wire.get(&number).expect("what is sent is on the wire");
-                    assert_eq!(there.size, size.get());
-                    late.push(apart(there.at, at));
+                    let wire_packet = on_wire.get(&number).expect("what is sent is on the wire");
+                    assert_eq!(wire_packet.size, size.get());
+                    late.push(apart(wire_packet.at, at));
                     assert!(windows.insert(number, (at, window)).is_none());
                 }
                 Event::Acked {
@@ -178,15 +178,15 @@ fn what_the_controller_sees_is_what_is_on_the_wire() {
     let _machine = machine::watch(1);
     for (scheme, mbps, segments) in [("verus", 10.0, 64), ("cubic", 40.0, 64), ("verus", 5.0, 1)] {
         // Times are those of a machine that may be busy with something else for once.
-        let mut seen = Vec::new();
+        let mut errors = Vec::new();
         let close = (0..3).any(|_| {
             let (late, trips) = run(scheme, mbps, segments).check();
-            seen.push((late, trips));
+            errors.push((late, trips));
             late <= TOLERANCE && trips <= TOLERANCE
         });
         assert!(
             close,
-            "{scheme}: send times and round trips off by {seen:?} at p99"
+            "{scheme}: send times and round trips off by {errors:?} at p99"
         );
     }
 }

@@ -99,11 +99,11 @@ impl End for Recorder {
     }
 }
 
-/// What is recorded, and how.
+/// A recording's settings.
 struct Plan {
     links: [Service; 2],
     queue: &'static str,
-    /// What the server grants a test.
+    /// The rate that the server grants a test.
     granted: Option<Rate>,
     /// Flows up and down.
     flows: [u16; 2],
@@ -189,18 +189,18 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
 
 /// How far the recorded mean rate is off, and the correlation of throughput in 100 ms, in one direction.
 fn compare(recorded: &Trace, truth: &Trace, from: Time) -> (f64, f64) {
-    // What the link let go at t arrives a propagation delay later.
+    // Packets that leave the link at t arrive a propagation delay later.
     let began = (from - DELAY).as_millis();
     let period = recorded.period_ms();
-    let known = truth.opportunities().map(|ms| ms.wrapping_sub(began));
-    let known = bins(known.filter(|&ms| ms < period), 0, period);
-    let found = bins(recorded.opportunities(), 0, period);
-    let ratio = found.iter().sum::<f64>() / known.iter().sum::<f64>();
-    (ratio - 1.0, correlation(&known, &found))
+    let truth_bins = truth.opportunities().map(|ms| ms.wrapping_sub(began));
+    let truth_bins = bins(truth_bins.filter(|&ms| ms < period), 0, period);
+    let recorded_bins = bins(recorded.opportunities(), 0, period);
+    let ratio = recorded_bins.iter().sum::<f64>() / truth_bins.iter().sum::<f64>();
+    (ratio - 1.0, correlation(&truth_bins, &recorded_bins))
 }
 
-fn trace_of(way: &recording::Way, from: Time) -> Trace {
-    let arrivals = way.arrivals.iter();
+fn trace_of(direction: &recording::Way, from: Time) -> Trace {
+    let arrivals = direction.arrivals.iter();
     let arrivals = arrivals.map(|arrival| (arrival.at, arrival.size));
     raw::from_arrivals("recorded", arrivals, from, MTU).expect("enough arrived")
 }
@@ -221,8 +221,9 @@ const BOTH_WAYS: [&str; 7] = [
     "city-stationary-lte",
 ];
 
-/// Those whose one direction falls silent or slow for so long that acknowledgements through it may not keep the
-/// other's queue standing: they are recorded one direction after the other.
+/// Channels of which one direction falls silent or slow for long. Acknowledgements through it may
+/// then not keep the other direction's queue standing, so the directions are recorded one after the
+/// other.
 const ONE_WAY: [&str; 7] = [
     "city-driving-lte",
     "city-waterfront-3g",
@@ -233,10 +234,10 @@ const ONE_WAY: [&str; 7] = [
     "shopping-mall-lte",
 ];
 
-/// Records the channels of `place`, and checks what was found of the directions with flows.
+/// Records the channels of `place`, and checks the results for the directions with flows.
 fn check(place: &str, seed: u64, flows: [u16; 2]) {
-    let truth = ["up", "down"].map(|way| {
-        let name = format!("{place}-{way}");
+    let truth = ["up", "down"].map(|direction| {
+        let name = format!("{place}-{direction}");
         let channel = generate::describe(&name).expect("a built-in channel");
         Arc::new(channel.trace(seed, Duration::from_secs(120)))
     });
@@ -255,26 +256,26 @@ fn check(place: &str, seed: u64, flows: [u16; 2]) {
         settling: recording::SETTLING,
         clock: SERVER_CLOCK,
     });
-    for (name, way, truth, flows) in [
+    for (name, direction, truth, flows) in [
         ("up", &recording.up, &truth[0], flows[0]),
         ("down", &recording.down, &truth[1], flows[1]),
     ] {
         if flows == 0 {
             continue;
         }
-        let trace = trace_of(way, recording.from);
+        let trace = trace_of(direction, recording.from);
         let (off, correlation) = compare(&trace, truth, recording.from);
-        let what = format!(
+        let summary = format!(
             "{place} {name}: {:.2} Mbit/s, off by {:.2} %, correlation {correlation:.3}, \
              queued {:.3} of the time, {} arrivals without a time",
             trace.mean_rate(MTU).as_mbps(),
             off * 100.0,
-            way.queued_share,
-            way.untimed
+            direction.queued_share,
+            direction.untimed
         );
-        println!("{what}");
-        assert!(off.abs() < 0.02, "{what}");
-        assert!(correlation > 0.95, "{what}");
+        println!("{summary}");
+        assert!(off.abs() < 0.02, "{summary}");
+        assert!(correlation > 0.95, "{summary}");
     }
     let clocks = recording.clocks;
     println!("{clocks:?}");
@@ -317,20 +318,20 @@ fn a_constant_rate_below_capacity_arrives_as_it_left() {
         settling: Duration::ZERO,
         clock: SERVER_CLOCK,
     });
-    for (way, mbps) in [(&recording.up, 2.5), (&recording.down, 5.0)] {
-        let data: Vec<_> = way
+    for (direction, mbps) in [(&recording.up, 2.5), (&recording.down, 5.0)] {
+        let data: Vec<_> = direction
             .arrivals
             .iter()
             .filter(|arrival| arrival.number.is_some())
             .collect();
         let span = data[data.len() - 1].at.since(data[0].at).as_secs_f64();
-        let found = (data.len() - 1) as f64 * 1400.0 * 8.0 / span / 1e6;
+        let mean_mbps = (data.len() - 1) as f64 * 1400.0 * 8.0 / span / 1e6;
         assert!(
-            (found / mbps - 1.0).abs() < 1e-3,
-            "{found} Mbit/s of {mbps}"
+            (mean_mbps / mbps - 1.0).abs() < 1e-3,
+            "{mean_mbps} Mbit/s of {mbps}"
         );
-        assert_eq!((way.lost, way.untimed), (0, 0));
-        // 1400 bytes take 0.56 ms; the clocks' relation adds what it is off by.
+        assert_eq!((direction.lost, direction.untimed), (0, 0));
+        // 1400 bytes take 0.56 ms; the error of the clocks' relation adds to that.
         for arrival in data {
             let delay = arrival.delay_ms();
             assert!((25.0..26.5).contains(&delay), "{delay} ms");
@@ -366,13 +367,13 @@ fn what_bounded_a_recording_is_told_and_only_the_path_makes_a_channel() {
             settling: recording::SETTLING,
             clock: SERVER_CLOCK,
         });
-        for way in [&recording.up, &recording.down] {
-            let found = trace_of(way, recording.from).mean_rate(MTU);
-            let limit = Limit::of(way, found, mbps(granted), mbps(offered));
-            let queued = way.queued_share;
+        for direction in [&recording.up, &recording.down] {
+            let rate = trace_of(direction, recording.from).mean_rate(MTU);
+            let limit = Limit::of(direction, rate, mbps(granted), mbps(offered));
+            let queued = direction.queued_share;
             assert_eq!(
                 limit, bound,
-                "{link} Mbit/s, {queue}: {found:?}, queued {queued}"
+                "{link} Mbit/s, {queue}: {rate:?}, queued {queued}"
             );
             assert_eq!(limit.is_path(), limit.mark().is_none());
         }
@@ -382,12 +383,17 @@ fn what_bounded_a_recording_is_told_and_only_the_path_makes_a_channel() {
 #[test]
 fn what_drops_without_a_queue_is_the_path_and_what_neither_drops_nor_queues_is_an_end() {
     let bound = |lost| {
-        let way = Way {
+        let direction = Way {
             sent: 1_000,
             lost,
             ..Way::default()
         };
-        Limit::of(&way, Rate::from_mbps(5.0), None, Some(Rate::from_mbps(8.0)))
+        Limit::of(
+            &direction,
+            Rate::from_mbps(5.0),
+            None,
+            Some(Rate::from_mbps(8.0)),
+        )
     };
     assert_eq!(bound(375), Limit::PathDrops);
     assert_eq!(bound(0), Limit::Ends);

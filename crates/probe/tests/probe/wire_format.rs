@@ -1,5 +1,4 @@
-//! The test vectors of `docs/probe-wire-format.md`: each is what this build writes, and what it reads
-//! again.
+//! The test vectors of `docs/probe-wire-format.md`: this build writes each one, and reads it again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +17,7 @@ const SECRET: &[u8] = b"a secret for tests";
 /// Writes header and body into the buffer; returns how many bytes the tag must cover.
 type Encode = fn(&mut [u8]) -> usize;
 
-/// The document's vectors in its order: the name, who seals the packet, and what it is.
+/// The document's vectors in its order: the name, the key that seals the packet, and the contents.
 fn vectors() -> Vec<(&'static str, Key, Encode)> {
     let open = Key::handshake(None);
     let shared = Key::handshake(Some(&Secret::stretch(SECRET)));
@@ -194,8 +193,8 @@ fn status() -> Status {
     }
 }
 
-/// The document's blocks of bytes, by the name in the heading above each. What follows a `;` says what
-/// the bytes are.
+/// The document's blocks of bytes, by the name in the heading above each. Text after a `;` explains
+/// the bytes.
 fn documented() -> BTreeMap<String, Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/probe-wire-format.md");
     let text = std::fs::read_to_string(&path).expect("the document");
@@ -254,7 +253,7 @@ fn what_the_document_shows_is_read_again() {
         assert!(inspect(&bytes).is_ok(), "{name}");
         let packet = Packet::parse(&bytes).expect("well formed");
         assert!(key.opens(&packet), "{name}");
-        // Padding changes nothing, if it is what it must be.
+        // Valid padding changes nothing.
         let mut padded = [bytes.clone(), vec![0; 100]].concat();
         pad(&mut padded, bytes.len());
         assert!(key.opens(&Packet::parse(&padded).expect("well formed")));
