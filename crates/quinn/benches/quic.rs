@@ -1,12 +1,14 @@
-//! What hosting the core's controllers in quinn costs, and what comes of it.
+//! The cost of hosting the core's controllers in quinn, and the results.
 //!
-//! - **cost**: our Cubic through the adapter against quinn's own, bytes per CPU second over loopback, both
-//!   ends in one process; interleaved pairs, the median of their ratios.
-//! - **link**: Verus, our Cubic and quinn's Cubic on a link of 50 Mbit/s and 40 ms, made by the fault proxy:
-//!   how much of it they use, and what queue they make.
-//! - **limits**: Verus on that link without one or the other of what it asks of quinn: an acknowledgement
-//!   for each packet, a driver, batches (GSO).
-//! - **epochs**: how late epochs are closed at 1, 10 and 100 Mbit/s, beside a bare timer in the same run.
+//! - **cost**: our Cubic through the adapter against quinn's Cubic, in bytes per CPU second over
+//!   loopback, with both ends in one process. Pairs are interleaved; the result is the median of
+//!   their ratios.
+//! - **link**: Verus, our Cubic and quinn's Cubic on a link of 50 Mbit/s and 40 ms, made by the
+//!   fault proxy: their utilization and queue.
+//! - **limits**: Verus on that link without one of the things it needs from quinn: an
+//!   acknowledgement for each packet, a driver, batches (GSO).
+//! - **epochs**: how late epochs are closed at 1, 10 and 100 Mbit/s, beside a bare timer in the
+//!   same run.
 //!
 //! `cargo bench -p verus-quinn --bench quic` runs all; `-- cost` and so on one; `-- --quick` shorter ones. A run
 //! during which the machine took more than 5 % of the time for others (steal) is void, and repeated.
@@ -47,7 +49,7 @@ fn transport_of(scheme: &str) -> TransportConfig {
     }
 }
 
-/// What the machine has done since it started, in ticks: taken by others, and all.
+/// Ticks of the machine since it started: those taken by others (steal), and all.
 fn steal_and_total() -> (u64, u64) {
     let stat = std::fs::read_to_string("/proc/stat").expect("Linux");
     let numbers: Vec<u64> = stat
@@ -116,7 +118,7 @@ fn cost(quick: bool) {
     let mut ratios = Vec::new();
     for round in 0..rounds {
         let ((ours, theirs), steal) = undisturbed(|| {
-            // Who goes first alternates.
+            // The order alternates.
             if round % 2 == 0 {
                 let ours = loopback("cubic", bytes);
                 (ours, loopback(QUINN_CUBIC, bytes))
@@ -242,7 +244,7 @@ fn link(quick: bool) {
     }
 }
 
-/// What each thing that QUIC does in its own way costs Verus on that link.
+/// Verus's loss on that link from each way in which QUIC differs.
 fn limits(quick: bool) {
     type Change = fn(&mut TransportConfig);
     let unchanged: Change = |_| ();
@@ -369,21 +371,21 @@ fn epochs_at(mbps: f64, seconds: f64, driven: bool) -> (Vec<f64>, Vec<f64>) {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let quick = arguments.iter().any(|word| word == "--quick");
-    let asked = |name: &str| {
+    let selected = |name: &str| {
         let names = ["cost", "link", "limits", "epochs"];
         arguments.iter().any(|word| word == name)
             || !arguments.iter().any(|word| names.contains(&word.as_str()))
     };
-    if asked("cost") {
+    if selected("cost") {
         cost(quick);
     }
-    if asked("link") {
+    if selected("link") {
         link(quick);
     }
-    if asked("limits") {
+    if selected("limits") {
         limits(quick);
     }
-    if asked("epochs") {
+    if selected("epochs") {
         epochs(quick);
     }
 }

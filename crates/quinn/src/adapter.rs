@@ -1,8 +1,8 @@
 //! quinn's `Controller` trait over a [`Bridge`].
 //!
-//! The bridge lies behind a lock that others hold for an instant only: the driver to close an epoch,
-//! a recorder to look. quinn asks for the window twice for each packet that it sends; the answer is
-//! kept in an atomic, and worked out when something has happened.
+//! The bridge lies behind a lock, which others hold only briefly: the driver to close an epoch, a
+//! recorder to read. quinn asks for the window twice for each packet that it sends. The answer is
+//! kept in an atomic, and recomputed after an event.
 
 use std::any::Any;
 use std::fmt;
@@ -23,7 +23,7 @@ const UNTIL_WOKEN: u64 = u64::MAX;
 pub(super) struct Shared {
     origin: Instant,
     bridge: Mutex<Bridge>,
-    /// What [`Bridge::limit`] says, unless something is pending.
+    /// The present [`Bridge::limit`], unless something is pending.
     limit: AtomicU64,
     pending: AtomicBool,
     drivers: AtomicUsize,
@@ -31,8 +31,8 @@ pub(super) struct Shared {
     alarm: AtomicU64,
     /// Something is due before that.
     sooner: Notify,
-    /// The connection's send window, which the driver sets to what it is: quinn then looks whether it
-    /// can send.
+    /// The connection's send window. The driver sets it to its present value, which makes quinn
+    /// check whether it can send.
     send_window: Arc<AtomicU64>,
 }
 
@@ -72,7 +72,7 @@ impl Shared {
         Time::from_nanos(since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos()))
     }
 
-    /// Does something to the bridge, and publishes what it says then.
+    /// Applies `act` to the bridge, and publishes its new limit.
     #[inline]
     fn update<T>(&self, act: impl FnOnce(&mut Bridge) -> T) -> T {
         // A controller that panicked has ended its connection's task; a recorder may still look.
@@ -120,8 +120,8 @@ impl Shared {
         self.sooner.notified().await;
     }
 
-    /// Wakes a driver that would sleep through what is due. The bridge's lock is held, so that nothing comes
-    /// between a driver's question and its alarm.
+    /// Wakes a driver that would sleep past the next deadline. The bridge's lock is held, so that
+    /// nothing comes between a driver's question and its alarm.
     #[inline]
     fn wake_driver(&self, bridge: &Bridge) {
         let alarm = self.alarm.load(Ordering::Relaxed);
@@ -158,10 +158,10 @@ impl Shared {
 
 /// A controller of the core, as quinn sees it.
 ///
-/// A clone is the same controller. quinn clones one for two purposes: to let a caller look at it, and to
-/// carry it over when a peer's port changes and its address does not (a NAT has forgotten it). Of
-/// the original and its clone only one is ever told anything at a time, and what was learned of the path
-/// goes on to hold in both cases.
+/// A clone is the same controller. quinn clones one for two purposes: to let a caller look at it,
+/// and to keep it when a peer's port changes and its address does not (a NAT has forgotten it).
+/// Only one of the original and its clone gets events at a time, and the estimates of the path stay
+/// valid in both cases.
 #[derive(Debug)]
 pub(super) struct Adapter {
     shared: Arc<Shared>,

@@ -4,28 +4,28 @@
 //! and tells its controller less. [`Bridge`] rebuilds what the core's [`Controller`] is promised:
 //!
 //! - **Departures.** A batch is split into packets. Packets of at most [`SMALL`] bytes may be bare
-//!   acknowledgements, which no congestion control counts: the controller does not hear of them.
-//! - **Samples.** The window, the flight and the bytes delivered when a packet left come from the
-//!   [`Ring`], its round-trip time is its own.
-//! - **One event.** Acknowledgements and the losses that they reveal come in separate callbacks at one
-//!   instant; they are kept until something else happens, and told together.
-//! - **Epochs.** A late tick is made up for in every callback, and between callbacks by the caller of
-//!   [`tick`](Bridge::tick).
+//!   acknowledgements, which no congestion control counts; they are not reported to the controller.
+//! - **Samples.** The window, the flight and the bytes delivered at a packet's departure come from
+//!   the [`Ring`]; its round-trip time is measured.
+//! - **One event.** Acknowledgements and the losses that they reveal come in separate callbacks at
+//!   one instant. They are kept until the next event, and then reported together.
+//! - **Epochs.** Every callback closes the epochs that are due; between callbacks the caller of
+//!   [`tick`](Bridge::tick) does.
 //! - **The limit.** A stack asks how much may be in flight; the core says how much may leave now.
 //!
-//! Nothing here can stop a connection for good. While [`tick`](Bridge::tick) is not called, two packets may
-//! always be in flight; where it is, one may leave after two ticks in which nothing happened. With something in
-//! flight a stack's own probes go past the limit, but they may be far between:
-//! an acknowledgement that a blackout held back by 20 s is a round-trip time of 20 s to QUIC, and nothing is
-//! lost for three of them. quinn does not even acknowledge while it may not send. So, when nothing has
-//! happened for a second, two packets may leave, and again after twice the time.
+//! Nothing here can stop a connection for good. While [`tick`](Bridge::tick) is not called, two
+//! packets may always be in flight. Where it is, one may leave after two ticks without an event.
+//! With packets in flight, a stack's probes exceed the limit, but they may be far between. An
+//! acknowledgement that a blackout delayed by 20 s is a round-trip time of 20 s to QUIC, and
+//! nothing is lost for three of them. quinn does not even acknowledge while it may not send. So two
+//! packets may leave after a second without an event, and again after twice the time.
 
 use verus_core::rtt::RttEstimate;
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Time, Timeout};
 
+use super::events::{Counters, Event, Log};
 use super::qlog::{Qlog, Trigger};
 use super::ring::{Ring, Smalls};
-use super::told::{Counters, Event, Log};
 
 /// A packet no larger may be a bare acknowledgement: those of quinn have about 50 bytes, and 30 more
 /// where ten packets are missing.
@@ -39,20 +39,20 @@ const MINIMUM_PACKETS: u64 = 2;
 const QUIET_TICKS: u32 = 2;
 /// A tick's length, for a controller that asks for none.
 const QUIET: Duration = Duration::from_millis(5);
-/// After this long without any callback, nothing can be under way for which epochs would matter; what is in flight is
+/// After this long without any callback, no epoch matters any more, and packets in flight are
 /// stuck.
 const DORMANT: Duration = Duration::from_secs(1);
 /// Then as many packets may leave as a stack's own probes have (RFC 9002 §6.2.4), first at once, at last
 /// every so often.
 const RESCUE_PACKETS: u64 = 2;
 const LONGEST_RESCUE: Duration = Duration::from_secs(8);
-/// What is still open of a batch so long after it left, plus [`STALE_RTTS`] round trips, and with later
-/// packets acknowledged, was a bare acknowledgement or belonged to discarded keys: QUIC declares
-/// the rest lost after at most 3 round trips.
+/// A batch's packet is forgotten this long after its departure, plus [`STALE_RTTS`] round trips,
+/// once later packets are acknowledged. It was a bare acknowledgement or belonged to discarded
+/// keys: QUIC declares all others lost after at most 3 round trips.
 const STALE_AFTER: Duration = Duration::from_secs(1);
 const STALE_RTTS: u64 = 8;
 
-/// What acknowledgements and losses have revealed and the controller has not heard yet.
+/// Acknowledgements and losses not yet reported to the controller.
 #[derive(Debug, Default)]
 struct Pending {
     /// When; `None` while there is nothing to tell.
@@ -78,12 +78,13 @@ pub(super) struct Bridge {
     next_number: u64,
     /// The stack's number of the last packet told of.
     last_number: Option<u64>,
-    /// When numbers last began again: another key space then, so what left before belongs to the handshake.
+    /// When numbers last began again. A restart means another key space, so earlier departures
+    /// belong to the handshake.
     handshake: Time,
     rtt: RttEstimate,
     pending: Pending,
-    /// Anything has been acknowledged.
-    heard: bool,
+    /// Whether anything has been acknowledged.
+    has_acks: bool,
     /// When the newest packet acknowledged left, or that which ended an idle time.
     flight_since: Time,
     /// The last size that path discovery raised the packets to: the packet that proved it is
@@ -96,7 +97,7 @@ pub(super) struct Bridge {
     closed: bool,
     quiet_ticks: u32,
     last_event: Time,
-    /// When to help next what is stuck, and how long to wait then.
+    /// When to rescue packets that are stuck, and the next wait.
     next_rescue: Time,
     rescue_after: Duration,
     limit: u64,
@@ -125,7 +126,7 @@ impl Bridge {
             handshake: now,
             rtt: RttEstimate::default(),
             pending: Pending::default(),
-            heard: false,
+            has_acks: false,
             flight_since: now,
             proved_size: None,
             backoff: 0,
@@ -215,22 +216,22 @@ impl Bridge {
         self.qlog_state();
     }
 
-    /// How many packets a batch of `bytes` has. Each but the last has one size, at most the path's: what
-    /// divides evenly is so many of the path's; otherwise the numbers tell, though some may have been
-    /// skipped or have gone to packets that were not announced.
+    /// The number of packets in a batch of `bytes`. All but the last have one size, at most the
+    /// path's. If the path's size divides `bytes`, it is their size. Otherwise the packet numbers
+    /// count, though some may have been skipped or belong to packets that were not announced.
     fn packets_in(&self, bytes: u64, last_number: u64) -> u64 {
-        let least = bytes.div_ceil(self.packet_size).max(1);
-        if least == 1 || bytes.is_multiple_of(self.packet_size) {
-            return least;
+        let fewest = bytes.div_ceil(self.packet_size).max(1);
+        if fewest == 1 || bytes.is_multiple_of(self.packet_size) {
+            return fewest;
         }
         let by_number = self
             .last_number
             .and_then(|last| last_number.checked_sub(last))
-            .unwrap_or(least);
-        if by_number > least && by_number <= 2 * least {
+            .unwrap_or(fewest);
+        if by_number > fewest && by_number <= 2 * fewest {
             by_number
         } else {
-            least
+            fewest
         }
     }
 
@@ -296,11 +297,11 @@ impl Bridge {
         self.rtt.update(rtt);
     }
 
-    /// That was all that one acknowledgement told; `in_flight` are the bytes that the stack counts now.
+    /// Ends the report of one acknowledgement; `in_flight` is the stack's present count of bytes.
     pub(super) fn on_end_acks(&mut self, now: Time, in_flight: u64, app_limited: bool) {
         self.note_event(now);
         self.rescue_after = DORMANT;
-        self.heard = true;
+        self.has_acks = true;
         self.backoff = 0;
         self.in_flight = in_flight;
         if app_limited {
@@ -309,8 +310,8 @@ impl Bridge {
         self.pending.at = Some(now);
     }
 
-    /// `bytes` of what left up to `sent` are lost, or, where `bytes` is zero, a congestion mark has come
-    /// back.
+    /// `bytes` of the packets that left up to `sent` are lost; zero means that a congestion mark
+    /// has come back.
     pub(super) fn on_congestion(&mut self, now: Time, sent: Time, persistent: bool, bytes: u64) {
         if self.pending.at.is_some_and(|at| at != now) {
             self.flush();
@@ -326,7 +327,8 @@ impl Bridge {
             self.counters.marked += 1;
             return;
         }
-        // They are found before the acknowledgement that shows them makes the ring forget what is as old.
+        // Lost packets must be looked up first: the acknowledgement that reveals them makes the
+        // ring forget batches of that age.
         let mut lost = match persistent {
             true => Vec::new(),
             false => std::mem::take(&mut self.pending.lost),
@@ -334,14 +336,14 @@ impl Bridge {
         let before = lost.len();
         let unknown = self.ring.lose(self.handshake, sent, bytes, &mut lost);
         if persistent {
-            // What was acknowledged with it is told before.
+            // Packets acknowledged with the loss are reported first.
             self.flush();
         }
         self.pending.lost = lost;
         if let Some((qlog, first)) = &mut self.qlog {
             let trigger = persistent.then_some(Trigger::Timeout);
-            let known = |packet: &&Departure| packet.number >= *first;
-            for packet in self.pending.lost[before..].iter().filter(known) {
+            let is_logged = |packet: &&Departure| packet.number >= *first;
+            for packet in self.pending.lost[before..].iter().filter(is_logged) {
                 qlog.lost(self.last_event, packet.number, trigger);
             }
         }
@@ -403,13 +405,14 @@ impl Bridge {
         self.set_limit();
     }
 
-    /// Tells the controller what is pending.
+    /// Reports pending events to the controller.
     pub(super) fn flush(&mut self) {
         let Some(now) = self.pending.at.take() else {
             return;
         };
-        // Only an acknowledgement shows that what left before is overdue, and the losses that it shows are told with
-        // it (RFC 9002 §6.1). A mark or a loss alone shows nothing of the rest.
+        // Only an acknowledgement shows that earlier departures are overdue, and its losses are
+        // reported with it (RFC 9002 §6.1). A mark or a loss alone shows nothing about other
+        // packets.
         if !self.pending.acked.is_empty() {
             let patience = STALE_AFTER + self.rtt.smoothed().max(self.rtt.latest()) * STALE_RTTS;
             self.ring.forget_before(now - patience);
@@ -448,7 +451,8 @@ impl Bridge {
         self.qlog_state();
     }
 
-    /// Tells the log what has changed. Times of the log ascend: a datagram may have come before one left that was told of first.
+    /// Writes the changed state to the log. Times of the log ascend: a datagram may have arrived
+    /// before the departure of one reported first.
     #[inline]
     fn qlog_state(&mut self) {
         if let Some((qlog, _)) = &mut self.qlog {
@@ -479,7 +483,7 @@ impl Bridge {
         self.limit > before
     }
 
-    /// When to help what is in flight, if it is stuck by then.
+    /// When to rescue packets in flight, if they are stuck by then.
     fn next_rescue(&self) -> Option<Time> {
         (self.in_flight > 0).then(|| self.next_rescue.max(self.last_event + DORMANT))
     }
@@ -548,14 +552,14 @@ impl Bridge {
         // below its limit, the core while it stays within its window.
         let window = allowance.most_in_flight();
         let by_window = window.map_or(u64::MAX, |window| window.get() + 1);
-        // A budget is so many packets more than are in flight. Half a packet allows for bytes that the
-        // stack counts and did not tell of, or told of and does not count.
+        // A budget is a number of packets more than are in flight. Half a packet allows for
+        // differences between the bytes that the stack counts and those it reports.
         let by_budget = allowance.most_more().map_or(u64::MAX, |budget| {
             let more = budget.get() / size * size + size / 2;
             self.in_flight.saturating_add(more)
         });
         let mut limit = by_window.min(by_budget);
-        if !self.heard {
+        if !self.has_acks {
             limit = limit.max(INITIAL_PACKETS * size);
         }
         if !self.driven {
@@ -583,12 +587,12 @@ impl Bridge {
         self.delivered
     }
 
-    /// What was counted.
+    /// The counts so far.
     pub(super) fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The round-trip time of what was acknowledged.
+    /// The estimate of the round-trip time, from acknowledged packets.
     pub(super) fn rtt(&self) -> &RttEstimate {
         &self.rtt
     }
@@ -635,9 +639,9 @@ mod tests {
 
     use super::*;
 
-    /// What a controller heard.
+    /// A call of a controller.
     #[derive(Clone, Debug, PartialEq)]
-    enum Heard {
+    enum Call {
         Sent(Departure),
         Feedback(Fed),
         Timeout {
@@ -658,10 +662,10 @@ mod tests {
         in_flight: (u64, u64),
     }
 
-    /// Notes what it hears, and says what it is told to say.
+    /// Records its calls, and answers as its script says.
     #[derive(Debug)]
     struct Script {
-        heard: Arc<Mutex<Vec<Heard>>>,
+        calls: Arc<Mutex<Vec<Call>>>,
         says: Arc<Mutex<Says>>,
     }
 
@@ -673,8 +677,8 @@ mod tests {
     }
 
     impl Script {
-        fn note(&self, heard: Heard) {
-            self.heard.lock().expect("one thread").push(heard);
+        fn note(&self, call: Call) {
+            self.calls.lock().expect("one thread").push(call);
         }
 
         fn says(&self) -> Says {
@@ -684,12 +688,12 @@ mod tests {
 
     impl Controller for Script {
         fn on_sent(&mut self, packet: &Departure) {
-            self.note(Heard::Sent(*packet));
+            self.note(Call::Sent(*packet));
         }
 
         fn on_feedback(&mut self, feedback: &Feedback<'_>) {
             assert!(feedback.recovered.is_empty() && feedback.report.is_none());
-            self.note(Heard::Feedback(Fed {
+            self.note(Call::Feedback(Fed {
                 now: feedback.now,
                 acked: feedback.acked.to_vec(),
                 lost: feedback.lost.to_vec(),
@@ -699,7 +703,7 @@ mod tests {
         }
 
         fn on_timeout(&mut self, timeout: &Timeout<'_>) {
-            self.note(Heard::Timeout {
+            self.note(Call::Timeout {
                 now: timeout.now,
                 lost: timeout.presumed_lost.to_vec(),
                 backoff: timeout.backoff,
@@ -707,13 +711,13 @@ mod tests {
         }
 
         fn on_tick(&mut self, now: Time, _in_flight: Bytes) {
-            self.note(Heard::Tick(now));
+            self.note(Call::Tick(now));
             let mut says = self.says.lock().expect("one thread");
             says.next_tick = Some(now + Duration::from_millis(5));
         }
 
         fn on_packet_size(&mut self, size: Bytes) {
-            self.note(Heard::Size(size.get()));
+            self.note(Call::Size(size.get()));
         }
 
         fn window(&self) -> Bytes {
@@ -737,37 +741,37 @@ mod tests {
     /// A bridge of a script that says a window of 20 packets, and the script's strings.
     struct Stage {
         bridge: Bridge,
-        heard: Arc<Mutex<Vec<Heard>>>,
+        calls: Arc<Mutex<Vec<Call>>>,
         says: Arc<Mutex<Says>>,
     }
 
     impl Stage {
         fn new() -> Stage {
-            let heard = Arc::new(Mutex::new(Vec::new()));
+            let calls = Arc::new(Mutex::new(Vec::new()));
             let says = Arc::new(Mutex::new(Says {
                 window: 20 * SIZE,
                 budget: None,
                 next_tick: None,
             }));
             let script = Script {
-                heard: Arc::clone(&heard),
+                calls: Arc::clone(&calls),
                 says: Arc::clone(&says),
             };
             Stage {
                 bridge: Bridge::new(Box::new(script), Time::ZERO, SIZE as u16),
-                heard,
+                calls,
                 says,
             }
         }
 
-        fn heard(&self) -> Vec<Heard> {
-            std::mem::take(&mut self.heard.lock().expect("one thread"))
+        fn calls(&self) -> Vec<Call> {
+            std::mem::take(&mut self.calls.lock().expect("one thread"))
         }
 
-        /// The only thing heard.
+        /// The only call since the last.
         fn fed(&self) -> Fed {
-            match &self.heard()[..] {
-                [Heard::Feedback(fed)] => fed.clone(),
+            match &self.calls()[..] {
+                [Call::Feedback(fed)] => fed.clone(),
                 other => panic!("{other:?}"),
             }
         }
@@ -777,7 +781,7 @@ mod tests {
             for (number, &at) in at_ms.iter().enumerate() {
                 self.bridge.on_sent(ms(at), SIZE, number as u64);
             }
-            self.heard();
+            self.calls();
         }
 
         fn say(&mut self, change: impl FnOnce(&mut Says)) {
@@ -801,11 +805,11 @@ mod tests {
     fn a_batch_is_split_into_packets_and_each_is_found_again() {
         let mut stage = Stage::new();
         stage.bridge.on_sent(ms(1), 2 * SIZE + 400, 7);
-        let sent = stage.heard();
+        let sent = stage.calls();
         let sizes: Vec<(u64, u64, u64)> = sent
             .iter()
-            .map(|heard| match heard {
-                Heard::Sent(packet) => (packet.number, packet.size.get(), packet.in_flight.get()),
+            .map(|call| match call {
+                Call::Sent(packet) => (packet.number, packet.size.get(), packet.in_flight.get()),
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -814,7 +818,7 @@ mod tests {
         stage.bridge.on_ack(ms(41), Some(ms(1)), SIZE, false);
         stage.bridge.on_ack(ms(41), Some(ms(1)), SIZE, false);
         stage.bridge.on_end_acks(ms(41), 400, false);
-        assert_eq!(stage.heard(), [], "kept until something else happens");
+        assert_eq!(stage.calls(), [], "kept until something else happens");
         stage.bridge.flush();
         let fed = stage.fed();
         assert_eq!(fed.in_flight, (2400, 400));
@@ -876,7 +880,7 @@ mod tests {
         stage.say(|says| says.window = 20 * SIZE);
         stage.bridge.on_sent(ms(4), SIZE, 1);
         stage.bridge.on_sent(ms(5), 2 * SIZE, 3);
-        stage.heard();
+        stage.calls();
         stage.bridge.on_ack(ms(45), Some(ms(5)), SIZE, false);
         stage.bridge.on_end_acks(ms(45), 2 * SIZE, false);
         stage.bridge.on_congestion(ms(45), ms(5), false, 2 * SIZE);
@@ -894,17 +898,17 @@ mod tests {
         stage.bridge.on_ack(ms(940), Some(ms(900)), SIZE, false);
         stage.bridge.on_end_acks(ms(940), 2 * SIZE, false);
         stage.bridge.on_congestion(ms(940), ms(500), true, 2 * SIZE);
-        let heard = stage.heard();
+        let calls = stage.calls();
         let [
-            Heard::Feedback(Fed { acked, lost, .. }),
-            Heard::Timeout {
+            Call::Feedback(Fed { acked, lost, .. }),
+            Call::Timeout {
                 now,
                 lost: presumed,
                 backoff,
             },
-        ] = &heard[..]
+        ] = &calls[..]
         else {
-            panic!("{heard:?}");
+            panic!("{calls:?}");
         };
         assert_eq!((acked.len(), lost.len()), (1, 0));
         assert_eq!((*now, presumed.len(), *backoff), (ms(940), 2, 1));
@@ -919,9 +923,9 @@ mod tests {
         stage
             .bridge
             .on_congestion(ms(10_000), ms(2), true, 2 * SIZE);
-        let heard = stage.heard();
-        let [Heard::Feedback(_), Heard::Timeout { lost, .. }] = &heard[..] else {
-            panic!("{heard:?}");
+        let calls = stage.calls();
+        let [Call::Feedback(_), Call::Timeout { lost, .. }] = &calls[..] else {
+            panic!("{calls:?}");
         };
         let sent: Vec<Time> = lost.iter().map(|packet| packet.at).collect();
         assert_eq!(sent, [ms(1), ms(2)]);
@@ -933,15 +937,15 @@ mod tests {
         for at in 1..1000 {
             stage.bridge.on_sent(ms(at), 47, at);
         }
-        assert_eq!(stage.heard(), []);
+        assert_eq!(stage.calls(), []);
         assert_eq!(stage.bridge.in_flight(), 0);
         // One of them was a message of the application after all.
         stage.ack(ms(1010), ms(970), 47, 0);
-        assert_eq!(stage.heard(), []);
+        assert_eq!(stage.calls(), []);
         let counters = stage.bridge.counters();
         assert_eq!((counters.small, counters.small_acked), (999, 1));
         assert_eq!(counters.misses, 0);
-        // What left when nothing did is a riddle.
+        // An acknowledgement of a departure at an instant without one is a miss.
         stage.ack(ms(1010), ms(2000), 47, 0);
         assert_eq!(stage.bridge.counters().misses, 1);
     }
@@ -957,10 +961,10 @@ mod tests {
         stage.bridge.flush();
         let counters = stage.bridge.counters();
         assert_eq!((counters.unannounced, counters.misses), (1, 0));
-        let heard = stage.heard();
+        let calls = stage.calls();
         assert!(matches!(
-            &heard[..],
-            [Heard::Size(1400), Heard::Feedback(fed)] if fed.acked.len() == 1
+            &calls[..],
+            [Call::Size(1400), Call::Feedback(fed)] if fed.acked.len() == 1
         ));
     }
 
@@ -1036,20 +1040,20 @@ mod tests {
         stage.send(&[1, 2]);
         stage.say(|says| says.next_tick = Some(ms(40)));
         stage.ack(ms(41), ms(1), SIZE, SIZE);
-        let heard = stage.heard();
-        assert!(matches!(heard[..], [Heard::Tick(_), Heard::Feedback(_)]));
+        let calls = stage.calls();
+        assert!(matches!(calls[..], [Call::Tick(_), Call::Feedback(_)]));
         // One that ends at that instant hears the news first.
         stage.say(|says| says.next_tick = Some(ms(42)));
         stage.ack(ms(42), ms(2), SIZE, 0);
-        let heard = stage.heard();
-        assert!(matches!(heard[..], [Heard::Feedback(_), Heard::Tick(_)]));
+        let calls = stage.calls();
+        assert!(matches!(calls[..], [Call::Feedback(_), Call::Tick(_)]));
     }
 
     #[test]
     fn packets_sent_after_the_application_ran_dry_are_marked() {
         let mut stage = Stage::new();
-        let app_limited = |stage: &Stage| match stage.heard().last() {
-            Some(Heard::Sent(packet)) => packet.app_limited,
+        let app_limited = |stage: &Stage| match stage.calls().last() {
+            Some(Call::Sent(packet)) => packet.app_limited,
             other => panic!("{other:?}"),
         };
         stage.bridge.on_sent(ms(1), 2 * SIZE, 2);
@@ -1090,20 +1094,20 @@ mod tests {
         stage.send(&[1, 2]);
         stage.ack(ms(3), ms(2), SIZE, SIZE);
         stage.say(|says| says.window = 9 * SIZE);
-        stage.heard();
+        stage.calls();
         stage.bridge.on_congestion(ms(2000), ms(2), false, 0);
         stage.ack(ms(2001), ms(1), SIZE, 0);
         assert_eq!(stage.bridge.counters().misses, 0);
-        let heard = stage.heard();
-        let [Heard::Feedback(mark), Heard::Feedback(ack)] = &heard[..] else {
-            panic!("{heard:?}");
+        let calls = stage.calls();
+        let [Call::Feedback(mark), Call::Feedback(ack)] = &calls[..] else {
+            panic!("{calls:?}");
         };
         assert_eq!(mark.marked, 1);
         assert_eq!(ack.acked[0].packet.window.get(), 20 * SIZE);
     }
 
-    // A stack like quinn's, as far as its controller can tell: it keeps packets until it hears of them, and
-    // sends while one more stays below the limit.
+    // A stack like quinn's, as far as its controller can tell. It keeps packets until they are
+    // acknowledged or lost, and sends while one more stays below the limit.
 
     #[derive(Clone, Copy, Debug)]
     struct Packet {
@@ -1137,7 +1141,7 @@ mod tests {
         /// How many of the oldest are lost.
         Lose(u8, bool),
         Mark,
-        /// Keys are discarded: so many of the oldest are dropped silently.
+        /// Keys are discarded: this many of the oldest packets are dropped silently.
         Discard(u8),
         Tick,
         Drive(bool),
@@ -1206,7 +1210,7 @@ mod tests {
             }
         }
 
-        /// With something later acknowledged, what left long before is lost.
+        /// Declares packets lost that left long before a packet now acknowledged.
         fn lose_overdue(&mut self, acked: &[Packet]) {
             let newest = acked.iter().map(|packet| packet.at).max();
             let due = self.now - Duration::from_secs(1);
@@ -1287,12 +1291,12 @@ mod tests {
                         self.lose_overdue(&acked);
                     }
                 }
-                Step::Lose(most, persistent) => {
+                Step::Lose(count, persistent) => {
                     self.now += Duration::from_nanos(1);
-                    let most = usize::from(most).min(self.flight.len());
-                    if let Some(last) = self.flight[..most].last() {
+                    let count = usize::from(count).min(self.flight.len());
+                    if let Some(last) = self.flight[..count].last() {
                         let sent = last.at;
-                        let bytes = self.flight.drain(..most).map(|packet| packet.size).sum();
+                        let bytes = self.flight.drain(..count).map(|packet| packet.size).sum();
                         self.bridge.on_congestion(self.now, sent, persistent, bytes);
                     }
                 }
@@ -1300,9 +1304,9 @@ mod tests {
                     self.now += Duration::from_nanos(1);
                     self.bridge.on_congestion(self.now, self.now, false, 0);
                 }
-                Step::Discard(most) => {
-                    let most = usize::from(most).min(self.flight.len());
-                    self.flight.drain(..most);
+                Step::Discard(count) => {
+                    let count = usize::from(count).min(self.flight.len());
+                    self.flight.drain(..count);
                 }
                 Step::Tick => {
                     if let Some(due) = self.bridge.next_tick(self.now) {
@@ -1349,20 +1353,20 @@ mod tests {
             assert!(stack.bridge.limit() > 0);
             let counters = stack.bridge.counters();
             assert_eq!(counters.misses, 0, "{counters:?}");
-            let seen = format!("{:?} {} {counters:?}", stack.now, stack.bridge.limit());
-            stack.seen.push(seen);
+            let state = format!("{:?} {} {counters:?}", stack.now, stack.bridge.limit());
+            stack.seen.push(state);
         }
         stack.makes_progress();
         stack.seen
     }
 
-    /// Found by the property below: a mark or a loss long after the last acknowledgement, then late news of what was
-    /// still in flight.
+    /// A regression of the property below: a mark or a loss long after the last acknowledgement,
+    /// then a late report of packets still in flight.
     #[test]
     fn what_a_mark_or_a_loss_says_nothing_of_is_not_forgotten() {
         use Step::*;
         #[rustfmt::skip]
-        let found: &[(&str, &[Step])] = &[
+        let regressions: &[(&str, &[Step])] = &[
             ("verus", &[SendSmaller(4, 150), Ack(0, false), Ack(0, false), Ack(12841636437307746991, false),
                 SendSmaller(1, 150), ProbeSize, Tick, Send(1, 0), Ack(9256112488969570538, false),
                 Ack(2767435601630537543, false)]),
@@ -1414,7 +1418,7 @@ mod tests {
                 SendSmaller(6, 680), SendSmaller(3, 401), Lose(9, false), Ack(12752544833142968809, true), Tick, Lose(1,
                 false), Send(8, 121), Ack(6132442750298454535, false)]),
         ];
-        for (scheme, steps) in found {
+        for (scheme, steps) in regressions {
             play(scheme, steps);
         }
     }

@@ -1,11 +1,11 @@
 //! Keeps a connection's epochs running.
 //!
-//! quinn calls its controller when a packet leaves or something is acknowledged, and at no other time.
-//! A controller that decides each epoch needs to be called when one ends, and the connection woken if
-//! it may send more: without that, on a path whose round trip is far shorter than an epoch, all is
-//! acknowledged long before the next budget, and nothing is left to call the controller. quinn has no call
-//! for waking a connection. Setting its send window does it as a side effect, and with the value
-//! that it has changes nothing else.
+//! quinn calls its controller when a packet leaves or something is acknowledged, and at no other
+//! time. A controller with epochs must be called when one ends, and the connection woken if it may
+//! then send more. On a path whose round trip is far shorter than an epoch, all packets are
+//! acknowledged long before the next budget, and nothing else would call the controller. quinn has
+//! no call for waking a connection. Setting its send window wakes it as a side effect, and with an
+//! unchanged value does nothing else.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use tokio::time::{Instant, sleep_until};
 
 use super::view::View;
 
-/// How long a driver sleeps at most before it looks whether a migration has given the connection another
-/// controller: the old one gets no more events and sets no more timers.
+/// The longest sleep of a driver before it checks whether a migration has given the connection
+/// another controller. The old one then gets neither events nor timers.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs the epochs of one connection's controller until it is dropped or the connection ends.
 ///
-/// It holds a handle on the connection: quinn closes a connection of its own accord only once this is
-/// dropped too.
+/// It holds a handle on the connection: without an explicit close, quinn closes a connection only
+/// once this is dropped too.
 #[derive(Debug)]
 #[must_use = "epochs stop when the driver is dropped"]
 pub struct Driver {
@@ -41,7 +41,8 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.task.abort();
-        // Whoever closes a connection and drops its driver at once leaves the task no time to see it.
+        // A program that closes a connection and drops its driver at once leaves the task no time
+        // to notice the close.
         if self.connection.close_reason().is_some() {
             say_so(&self.connection);
         }
@@ -50,10 +51,11 @@ impl Drop for Driver {
 
 /// Keeps the epochs of `connection`'s controller running.
 ///
-/// While something is in flight it wakes once each epoch; otherwise it sleeps. It ends with the
-/// connection, whose peer it lets know even where the window is full, and does nothing for one whose
-/// controller is not of a [`Factory`](super::Factory) or has no epochs. Without it a connection still works,
-/// but on a path whose round trip is shorter than an epoch it sends little more than a packet for each.
+/// While packets are in flight it wakes once each epoch; otherwise it sleeps. It ends with the
+/// connection and informs the peer even where the window is full. It does nothing for a controller
+/// that is not of a [`Factory`](super::Factory) or has no epochs. Without a driver a connection
+/// still works. But on a path whose round trip is shorter than an epoch it sends little more than a
+/// packet for each.
 ///
 /// # Panics
 /// Outside a tokio runtime.
@@ -64,8 +66,9 @@ pub fn drive(connection: &Connection) -> Driver {
     }
 }
 
-/// Lets the peer of a closed connection know. quinn-proto up to 0.11.19 keeps CONNECTION_CLOSE back while the window is
-/// full, and takes no acknowledgement of what fills it (issue 2785): the peer would know at its idle timeout.
+/// Informs the peer of a closed connection. quinn-proto up to 0.11.19 keeps CONNECTION_CLOSE back
+/// while the window is full, and takes no acknowledgement of the packets that fill it (issue 2785).
+/// The peer would notice only at its idle timeout.
 fn say_so(connection: &Connection) {
     if let Some(view) = View::of(connection.congestion_state()) {
         view.shared.close();

@@ -1,10 +1,11 @@
 //! Explicit congestion notification in quinn: who may ask for marks.
 //!
-//! quinn 0.11 marks all that it sends as ECT(0) until the peer's counts say that this does not work, and has no setting for
-//! it. A controller that does not answer marks must not ask for them (RFC 3168 §5: a queue marks what it would drop
-//! otherwise). One that asks by ECT(1) (RFC 9331) cannot have it: quinn takes a count of ECT(1) for damage on the path
-//! (RFC 9000 §13.4.2.1) and ends ECN. Under ECT(0) it would answer a classic queue's marks too weakly. So only a controller
-//! that wants ECT(0) has it; what others send leaves without.
+//! quinn 0.11 marks every packet as ECT(0) until the peer's counts show that marking fails; it has
+//! no setting for this. A controller that does not answer marks must not ask for them (RFC 3168 §5:
+//! a queue marks packets that it would drop otherwise). ECT(1) (RFC 9331) is not available: quinn
+//! takes a count of ECT(1) for damage on the path (RFC 9000 §13.4.2.1) and ends ECN. Under ECT(0),
+//! a controller that asks for ECT(1) would answer a classic queue's marks too weakly. So only
+//! packets of a controller that asks for ECT(0) keep it; others leave without a code point.
 
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -48,7 +49,7 @@ pub fn socket_of(
     }
 }
 
-/// What leaves it bears no code point.
+/// Clears the code point of each packet sent.
 #[derive(Debug)]
 struct NotCapable(Arc<dyn AsyncUdpSocket>);
 

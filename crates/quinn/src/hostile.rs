@@ -1,14 +1,15 @@
 //! Peers that lie to every controller behind the callbacks of a QUIC stack, on a virtual clock.
 //!
-//! A QUIC peer cannot acknowledge what was not sent: the stack closes the connection. It can be late, tell in
-//! bursts, leave packets out, swing between two delays, and claim congestion marks. [`Stack`] is what RFC
-//! 9002 makes of that: it calls the bridge as quinn does. [`trial`] says what must hold.
+//! A QUIC peer cannot acknowledge packets that were not sent: the stack closes the connection. It
+//! can acknowledge late or in bursts, leave packets out, swing between two delays, and claim
+//! congestion marks. [`Stack`] applies RFC 9002 to that and calls the bridge as quinn does.
+//! [`trial`] states the invariants.
 
 use std::collections::BTreeMap;
 
 use verus_core::sender::FalseAck;
 use verus_core::{Controller, Duration, LossRule, Observer, Stamp, Time};
-use verus_faults::liar::{Lie, Lies, Told};
+use verus_faults::liar::{Acknowledgement, Lie, Lies};
 use verus_faults::trial::{self, Side};
 use verus_senders::Scheme;
 
@@ -109,10 +110,10 @@ impl Side for Stack {
         Some((number, None))
     }
 
-    fn hear(&mut self, now: Time, told: &Told) -> Result<Vec<u64>, FalseAck> {
-        let newest = told.ranges[0].last;
+    fn on_ack(&mut self, now: Time, ack: &Acknowledgement) -> Result<Vec<u64>, FalseAck> {
+        let newest = ack.ranges[0].last;
         let mut acked = Vec::new();
-        for range in told.ranges.iter().rev() {
+        for range in ack.ranges.iter().rev() {
             while let Some((&number, &at)) = self.sent.range(range.first..=range.last).next() {
                 self.sent.remove(&number);
                 self.bridge.on_ack(now, Some(at), SIZE, false);
@@ -128,7 +129,7 @@ impl Side for Stack {
         self.largest_acked = self.largest_acked.max(Some(newest));
         self.probes = 0;
         self.bridge.on_end_acks(now, self.in_flight(), false);
-        for _ in 0..told.marked {
+        for _ in 0..ack.marked {
             self.bridge.on_congestion(now, now, false, 0);
         }
         self.detect(now);

@@ -26,9 +26,9 @@ mod adapter;
 mod bridge;
 mod driver;
 mod ecn;
+mod events;
 mod qlog;
 mod ring;
-mod told;
 mod view;
 
 use std::fmt;
@@ -44,7 +44,7 @@ use bridge::Bridge;
 pub use driver::{Driver, drive};
 pub use ecn::endpoint;
 pub use ecn::socket_of;
-pub use told::{Counters, Event};
+pub use events::{Counters, Event};
 pub use verus_core::configuration::Configured;
 pub use verus_protocol::{forward, verus};
 pub use view::{Driving, Snapshot, View};
@@ -58,7 +58,7 @@ const SEND_WINDOW: u64 = 10_000_000;
 pub struct Factory {
     config: Arc<dyn Configured>,
     seed: u64,
-    /// How many controllers were built: each draws random numbers of its own.
+    /// How many controllers were built: each has a separate stream of random numbers.
     built: Arc<AtomicU64>,
     send_window: Arc<AtomicU64>,
     log: usize,
@@ -86,9 +86,9 @@ impl Factory {
         }
     }
 
-    /// The transport's send window (`TransportConfig::send_window`), if it is not to be quinn's default of 10 MB.
-    /// It is set here because a [`Driver`] wakes a connection by setting it once more to what it is, and quinn has no
-    /// way to ask for it.
+    /// Sets the transport's send window (`TransportConfig::send_window`), if it differs from
+    /// quinn's default of 10 MB. It is needed here because a [`Driver`] wakes a connection by
+    /// setting it again to its present value, and quinn has no way to ask for it.
     #[must_use]
     pub fn send_window(self, bytes: u64) -> Factory {
         self.shared_send_window(Arc::new(AtomicU64::new(bytes)))
@@ -117,9 +117,10 @@ impl Factory {
                 transport.packet_threshold(3).time_threshold(9.0 / 8.0);
             }
             rule => {
-                // Verus §5.2: a missing packet is lost so many delays after it is first missed, however many
-                // have overtaken it. It is missed a delay after it left, from when QUIC counts. QUIC knows
-                // no fixed time (the prototype's 150 ms); the paper's rule stands in.
+                // Verus §5.2: a missing packet is lost a multiple of the delay after it is first
+                // missed, however many have overtaken it. It is missed a delay after it left, from
+                // when QUIC counts. QUIC knows no fixed time (the prototype's 150 ms); the paper's
+                // rule replaces it.
                 let factor = match rule {
                     LossRule::DelayTimer { factor } => factor as f32,
                     LossRule::FixedTimer { .. } | LossRule::Rack => 3.0,
@@ -148,7 +149,7 @@ impl congestion::ControllerFactory for Factory {
         let controller = self.config.build(self.seed.wrapping_add(nth));
         let mut bridge = Bridge::new(controller, Time::ZERO, current_mtu);
         if self.log > 0 {
-            bridge.set_log(Some(told::Log::new(self.log)));
+            bridge.set_log(Some(events::Log::new(self.log)));
         }
         let window = Arc::clone(&self.send_window);
         Box::new(Adapter::new(Shared::new(now, bridge, window)))

@@ -1,9 +1,9 @@
-//! What was true of each packet when it left, found again by the instant at which it left.
+//! The state at each packet's departure, looked up by the instant of departure.
 //!
-//! A QUIC stack tells its congestion controller of a departure once for each batch, and of an
+//! A QUIC stack reports a departure to its congestion controller once for each batch. It reports an
 //! acknowledgement once for each packet, with the instant of its departure and without a number.
-//! That instant is the key here: packets of one instant make a [`Batch`], batches lie in a ring in
-//! the order of time, and a search begins where the last one ended, since acknowledgements mostly
+//! The instant is the key here. Packets of one instant make a [`Batch`], and batches lie in a ring
+//! in the order of time. A search begins where the last one ended, since acknowledgements mostly
 //! arrive in order. Nothing is hashed, and nothing is allocated once the ring has grown to the
 //! window.
 
@@ -125,7 +125,7 @@ impl Ring {
         Some(packet)
     }
 
-    /// The size of the packets that left at `sent`, but for the last.
+    /// The size of the packets that left at `sent`, except for the last.
     pub(super) fn packet_size(&self, sent: Time) -> Option<u64> {
         self.find(sent).map(|at| self.batches[at].packet_size)
     }
@@ -133,8 +133,8 @@ impl Ring {
     #[inline]
     fn find(&self, sent: Time) -> Option<usize> {
         for at in self.hint..self.hint + 2 {
-            let here = self.batches.get(at);
-            if here.is_some_and(|batch| batch.at == sent && batch.open > 0) {
+            let batch = self.batches.get(at);
+            if batch.is_some_and(|batch| batch.at == sent && batch.open > 0) {
                 return Some(at);
             }
         }
@@ -147,20 +147,21 @@ impl Ring {
         let first = self.batches.partition_point(|batch| batch.at < sent);
         let same = self.batches.range(first..);
         let same = same.take_while(|batch| batch.at == sent);
-        let mut found = None;
+        let mut at = None;
         for (index, batch) in same.enumerate() {
-            found = Some(first + index);
+            at = Some(first + index);
             if batch.open > 0 {
                 break;
             }
         }
-        found
+        at
     }
 
-    /// `bytes` are lost of what left up to `sent`: the oldest, since a stack that finds a packet lost
-    /// finds every older one lost with it. What left up to `handshake` is another matter: much of it is still
-    /// open because its keys were discarded, after which nothing is reported of it. Appends what is lost to
-    /// `lost`; returns the bytes that nothing here accounts for.
+    /// `bytes` are lost of the packets that left up to `sent`. They are the oldest, since a stack
+    /// that declares a packet lost declares every older one lost with it. Departures up to
+    /// `handshake` differ: many are still open because their keys were discarded, after which
+    /// nothing is reported of them. Appends the lost packets to `lost`; returns the bytes that
+    /// match no packet here.
     pub(super) fn lose(
         &mut self,
         handshake: Time,
@@ -191,8 +192,7 @@ impl Ring {
         }
     }
 
-    /// Lets go of batches that left before `stale`: what is still open of them was never meant to be
-    /// acknowledged.
+    /// Forgets batches that left before `stale`: their open packets will never be acknowledged.
     pub(super) fn forget_before(&mut self, stale: Time) {
         while self.batches.front().is_some_and(|batch| batch.at < stale) {
             self.batches.pop_front();
@@ -207,8 +207,8 @@ impl Ring {
     }
 }
 
-/// What is remembered of packets too small to be told from bare acknowledgements: spans of time under
-/// one window each.
+/// The record of packets too small to be told from bare acknowledgements: spans of time under one
+/// window each.
 #[derive(Debug, Default)]
 pub(super) struct Smalls {
     spans: VecDeque<Span>,

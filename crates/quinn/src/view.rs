@@ -9,14 +9,14 @@ use verus_core::{Bytes, Duration, Phase, ProfileSnapshot};
 use verus_measure::qlog::{Qlog, Written};
 
 use super::adapter::{Adapter, Shared};
-use super::told::{Counters, Event, Log};
+use super::events::{Counters, Event, Log};
 
 /// A controller at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Snapshot {
     /// The congestion window.
     pub window: Bytes,
-    /// What QUIC was told may be in flight.
+    /// The limit on bytes in flight last given to QUIC.
     pub limit: Bytes,
     /// Bytes in flight.
     pub in_flight: Bytes,
@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub smoothed_rtt: Duration,
     /// The least.
     pub min_rtt: Option<Duration>,
-    /// What was counted.
+    /// The counts.
     pub counters: Counters,
 }
 
@@ -44,7 +44,7 @@ pub struct Driving {
 }
 
 impl Driving {
-    /// What is driven.
+    /// The view of the driven controller.
     pub fn view(&self) -> &View {
         &self.view
     }
@@ -58,8 +58,8 @@ impl Drop for Driving {
 
 /// A handle on the controller of a connection: cheap to clone, to keep and to ask.
 ///
-/// It stays valid when the connection ends, and tells of one path: after a migration to another address
-/// the connection has a new controller, and [`view`](super::view) finds it.
+/// It stays valid when the connection ends, and describes one path. After a migration to another
+/// address the connection has a new controller, which [`view`](super::view) returns.
 #[derive(Clone, Debug)]
 pub struct View {
     pub(super) shared: Arc<Shared>,
@@ -79,7 +79,7 @@ impl View {
         self.shared.origin()
     }
 
-    /// The controller as it is now.
+    /// The controller's present state.
     pub fn snapshot(&self) -> Snapshot {
         self.shared.with(|bridge| {
             let rtt = bridge.rtt();
@@ -108,14 +108,14 @@ impl View {
         self.shared.with(|bridge| bridge.controller().profile())
     }
 
-    /// Keeps a log of at most `capacity` events from now on, or none for 0. What comes when it is full
-    /// is left out until [`take_log`](Self::take_log) makes room.
+    /// Keeps a log of at most `capacity` events from now on, or none for 0. A full log omits events
+    /// until [`take_log`](Self::take_log) makes room.
     pub fn log(&self, capacity: usize) {
         let log = (capacity > 0).then(|| Log::new(capacity));
         self.shared.with(|bridge| bridge.set_log(log));
     }
 
-    /// Takes what was logged.
+    /// Takes the logged events.
     pub fn take_log(&self) -> Vec<Event> {
         self.shared.with(|bridge| bridge.take_log())
     }

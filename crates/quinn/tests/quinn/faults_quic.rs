@@ -11,15 +11,15 @@ use verus_faults::campaign::{self, Played};
 use verus_faults::world::{self, Ending, Meeting};
 use verus_faults::{Schedule, realtime};
 
-/// Of the thousands that were tried once, those that failed: what was in flight was stuck after a blackout or
-/// a change of address.
+/// Seeds that once failed, of thousands tried: packets in flight were stuck after a blackout or a
+/// change of address.
 const FAILED_ONCE: [u64; 7] = [347, 1124, 1571, 1997, 2397, 3189, 3206];
 /// By when every transfer must have ended.
 const DEADLINE: Time = Time::from_millis(3_600_000);
-/// What an end may hold of what it has sent and received.
+/// Bytes that an end may hold of the data sent and received.
 const WINDOW: u32 = 256 << 10;
 
-/// What one seed led to.
+/// The outcome of one seed.
 struct Report {
     meeting: Meeting,
     client: Quic,
@@ -79,8 +79,9 @@ fn check(schedule: &Schedule, report: &Report) {
         assert!(quic.window_max < 1 << 30, "the {name}'s window ran away");
         assert!(quic.connections_max <= 10, "the {name} hoards connections");
     }
-    // What is under way is bounded by the windows, also in a blackout or while the other end is paused:
-    // at most the data of one window, as often as it was declared lost and sent again, and some probes.
+    // The windows bound the data in flight, also in a blackout or while the other end is paused. At
+    // most it is one window of data for each time that the window was declared lost and sent again,
+    // and some probes.
     for path in [&meeting.up, &meeting.down] {
         assert!(path.held_bytes_max < 3 * u64::from(WINDOW), "{path:?}");
         assert_eq!(path.overflowed, 0);
@@ -108,9 +109,9 @@ fn is_clear(error: &ConnectionError) -> bool {
     }
 }
 
-/// So much loss may silence an end for longer than the idle timeout: QUIC doubles its probe timeout each time that
-/// one comes to nothing, without end (RFC 9002 §6.2.1), and a blackout has doubled it before. Without a driver nobody
-/// looks again at a budget that is spent, and less will do.
+/// At this loss rate an end may be silent for longer than the idle timeout. QUIC doubles its probe
+/// timeout at each unanswered probe, without end (RFC 9002 §6.2.1), and a blackout has doubled it
+/// before. Without a driver nothing checks a spent budget again, and less loss suffices.
 const TOO_MUCH_LOSS: f64 = 0.33;
 const TOO_MUCH_LOSS_UNDRIVEN: f64 = 0.2;
 
@@ -129,10 +130,10 @@ fn must_succeed(schedule: &Schedule, report: &Report) -> bool {
             .retries
             .iter()
             .any(|retry| !server.retries.contains(retry));
-    // quinn sends one challenge to a new address. Until three probe timeouts later it may send there three times
-    // what it gets.
+    // quinn sends one challenge to a new address. Until three probe timeouts later it may send
+    // there three times the bytes that it receives.
     let unproven = server.peer_unproven;
-    let most = if client.is_driven() {
+    let loss_limit = if client.is_driven() {
         TOO_MUCH_LOSS
     } else {
         TOO_MUCH_LOSS_UNDRIVEN
@@ -141,7 +142,7 @@ fn must_succeed(schedule: &Schedule, report: &Report) -> bool {
     // A handshake in a blackout may spend the budget of an epoch that no acknowledgement ends, and only a driver does so instead.
     let dark = report.meeting.up.dark + report.meeting.down.dark > 0;
     let spent = !client.is_driven() && dark && server.connected.is_none();
-    !gone && !moved && !deaf && !unproven && !spent && loss < most
+    !gone && !moved && !deaf && !unproven && !spent && loss < loss_limit
 }
 
 #[test]

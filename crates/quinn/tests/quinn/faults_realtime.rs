@@ -21,12 +21,12 @@ use verus_faults::{End, ProxyStats, Schedule, machine};
 use verus_quinn as quic;
 use verus_senders::Scheme;
 
-/// What an end may hold of what it has sent and received.
+/// Bytes that an end may hold of the data sent and received.
 const WINDOW: u32 = 256 << 10;
-/// The client's farewell is sent once; the server is given so long to hear it.
+/// Time for the server to receive the client's farewell, which is sent once.
 const FAREWELL: StdDuration = StdDuration::from_millis(500);
 
-/// What one schedule did to a transfer.
+/// The outcome of one schedule.
 struct Carried {
     client: Result<(), ConnectionError>,
     /// Whether all came to the server.
@@ -41,7 +41,7 @@ fn transport(seed: u64) -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
     transport
         .max_idle_timeout(Some(silence.try_into().expect("it is short")))
-        // Who only receives tells its new address by these alone.
+        // A client that only receives reveals its new address by these alone.
         .keep_alive_interval(Some(StdDuration::from_secs(1)))
         .receive_window(VarInt::from_u32(WINDOW))
         .stream_receive_window(VarInt::from_u32(WINDOW));
@@ -109,7 +109,8 @@ async fn exchange(
     tokio::try_join!(sending, receiving).map(drop)
 }
 
-/// Runs an end in a thread of its own, which sleeps while the schedule stops it: nothing of QUIC runs then.
+/// Runs an end in a separate thread, which sleeps while the schedule stops it: no QUIC code runs
+/// then.
 fn in_a_runtime<T>(
     schedule: &Schedule,
     which: End,
@@ -208,8 +209,8 @@ fn carry(schedule: &Schedule) -> Carried {
             endpoint.wait_idle().await;
             Ok(())
         };
-        let most = StdDuration::from_nanos(DEADLINE.as_nanos());
-        let calling = async { tokio::time::timeout(most, calling).await };
+        let deadline = StdDuration::from_nanos(DEADLINE.as_nanos());
+        let calling = async { tokio::time::timeout(deadline, calling).await };
         let client = in_a_runtime(schedule, End::Client, began, clock, over.clone(), calling);
         let client = client.expect("it ends in time");
         let took = clock.now().since(began);

@@ -75,7 +75,8 @@ impl Pair {
         Pair::between(client, server, listening, calling, route).await
     }
 
-    /// With a proxy between the ends, which delays each way by `delay` and is else as `change` has it.
+    /// A pair with a proxy between the ends, which delays each direction by `delay` and otherwise
+    /// follows `change`.
     pub async fn behind(
         client: TransportConfig,
         server: TransportConfig,
@@ -94,7 +95,7 @@ impl Pair {
         (pair, proxy.expect("made"))
     }
 
-    /// The same with endpoints of one's own.
+    /// The same with the given endpoints.
     pub async fn between(
         client: TransportConfig,
         server: TransportConfig,
@@ -154,11 +155,11 @@ pub async fn carry(from: &Connection, to: &Connection, bytes: usize) {
 pub async fn write(connection: &Connection, bytes: usize) -> Result<(), quinn::WriteError> {
     let mut stream = connection.open_uni().await?;
     let block = vec![7; 64 << 10];
-    let mut left = bytes;
-    while left > 0 {
-        let part = left.min(block.len());
+    let mut remaining = bytes;
+    while remaining > 0 {
+        let part = remaining.min(block.len());
         stream.write_all(&block[..part]).await?;
-        left -= part;
+        remaining -= part;
     }
     stream.finish().expect("finished once");
     Ok(())

@@ -13,7 +13,8 @@ use quinn::{AsyncUdpSocket, Endpoint, EndpointConfig, Runtime, TokioRuntime, Udp
 use verus_core::Phase;
 use verus_quinn as quic;
 
-/// A queue that marks one read in so many of what is capable of it, before a socket that receives.
+/// A queue before a receiving socket that marks one of this many reads, among those that are
+/// capable.
 #[derive(Debug)]
 struct Marking {
     socket: Arc<dyn AsyncUdpSocket>,
@@ -59,15 +60,15 @@ impl AsyncUdpSocket for Marking {
     }
 }
 
-/// What came of a transfer of so many bytes by `text` over a path that marks.
-struct Came {
+/// The outcome of a transfer of `bytes` bytes by `text` over a path that marks.
+struct Transfer {
     counters: quic::Counters,
     phase: Option<Phase>,
     capable: u64,
     others: u64,
 }
 
-fn carry(text: &str, one_in: u64, bytes: usize) -> Came {
+fn carry(text: &str, one_in: u64, bytes: usize) -> Transfer {
     runtime().block_on(async {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let socket = UdpSocket::bind(any).expect("a port");
@@ -91,7 +92,7 @@ fn carry(text: &str, one_in: u64, bytes: usize) -> Came {
         let view = quic::view(&pair.client).expect("our controller");
         pair.send(bytes).await;
         let snapshot = view.snapshot();
-        Came {
+        Transfer {
             counters: snapshot.counters,
             phase: snapshot.phase,
             capable: marking.capable.load(Ordering::Relaxed),
@@ -108,16 +109,20 @@ fn marks_come_back_to_a_controller_that_answers_them() {
         ("newreno:ecn=yes", true),
         ("forward", false),
     ] {
-        let came = carry(text, 10, 8 << 20);
-        assert!(came.capable > 10, "{text}: {} reads", came.capable);
-        // However many of the packets that one acknowledgement tells of were marked, it counts as one mark.
-        let marked = came.counters.marked;
+        let transfer = carry(text, 10, 8 << 20);
+        assert!(transfer.capable > 10, "{text}: {} reads", transfer.capable);
+        // However many packets of one acknowledgement were marked, it counts as one mark.
+        let marked = transfer.counters.marked;
         assert!(
-            (1..=came.capable / 10).contains(&marked),
+            (1..=transfer.capable / 10).contains(&marked),
             "{text}: {marked}"
         );
         if ends {
-            assert_ne!(came.phase, Some(Phase::SlowStart), "{text}: a mark ends it");
+            assert_ne!(
+                transfer.phase,
+                Some(Phase::SlowStart),
+                "{text}: a mark ends it"
+            );
         }
     }
 }
@@ -125,9 +130,9 @@ fn marks_come_back_to_a_controller_that_answers_them() {
 #[test]
 fn a_controller_that_does_not_answer_marks_or_wants_those_of_l4s_asks_for_none() {
     for text in ["verus", "bbr", "cubic", "prague", "scream"] {
-        let came = carry(text, 2, 1 << 20);
-        assert_eq!(came.capable, 0, "{text}");
-        assert!(came.others > 0, "{text}");
-        assert_eq!(came.counters.marked, 0, "{text}");
+        let transfer = carry(text, 2, 1 << 20);
+        assert_eq!(transfer.capable, 0, "{text}");
+        assert!(transfer.others > 0, "{text}");
+        assert_eq!(transfer.counters.marked, 0, "{text}");
     }
 }

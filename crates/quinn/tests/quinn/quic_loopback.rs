@@ -68,19 +68,19 @@ fn move_a_file(name: &str, bytes: usize, driven: bool) {
         "constant" => "constant:rate_mbps=500",
         name => name,
     };
-    let what = format!("{scheme}, driven {driven}");
+    let run = format!("{scheme}, driven {driven}");
     runtime().block_on(async {
         let pair = Pair::new(scheme).await;
         let _driver = driven.then(|| quic::drive(&pair.client));
         let view = quic::view(&pair.client).expect("our controller");
-        in_time(&what, pair.send(bytes)).await;
-        let counters = sound(&what, &view);
+        in_time(&run, pair.send(bytes)).await;
+        let counters = sound(&run, &view);
         // Which packets are lost, and so how many, nobody tells a controller.
         let lost = pair.client.stats().path.lost_bytes;
-        assert_eq!(counters.lost_bytes, lost, "{what}: as quinn counts them");
+        assert_eq!(counters.lost_bytes, lost, "{run}: as quinn counts them");
         let snapshot = view.snapshot();
         let open = snapshot.in_flight + snapshot.delivered;
-        assert!(open.get() >= bytes as u64, "{what}: {snapshot:?}");
+        assert!(open.get() >= bytes as u64, "{run}: {snapshot:?}");
     });
 }
 
@@ -126,7 +126,7 @@ fn a_driver_closes_epochs_far_longer_than_a_round_trip_and_sleeps_when_there_is_
                 _ => None,
             })
             .collect();
-        // A tick closes all epochs that have ended; nearly each has one of its own.
+        // A tick closes all epochs that have ended; nearly each has a separate tick.
         let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else {
             panic!("no epoch ended in 40 MB");
         };
@@ -205,7 +205,8 @@ fn a_driver_wakes_with_the_send_window_that_its_factory_set() {
         let view = quic::view(&pair.client).expect("our controller");
         in_time("slow start", start_epochs(&pair, &view)).await;
         in_time("a file", pair.send(2 * MEGABYTE)).await;
-        // Nobody reads: what is taken is what fits into the window, however often the driver set it.
+        // Nobody reads: quinn accepts as many bytes as fit into the window, however often the
+        // driver set it.
         let mut stream = pair.client.open_uni().await.expect("a stream");
         let taken = async {
             let mut taken = 0;
@@ -253,8 +254,8 @@ fn a_peer_that_moves_to_another_address_gets_another_controller_and_the_driver_f
     let _machine = machine::watch(20);
     runtime().block_on(async {
         let mut client = transport("verus");
-        // It only receives, and does not know that it has moved: what it is sent goes to where it was, and
-        // without this it would have nothing to say.
+        // The client only receives, and does not know that its address changed. The server sends to
+        // the old one, so that without this nothing would make the client send.
         client.keep_alive_interval(Some(Duration::from_millis(100)));
         let delay = verus_core::Duration::from_millis(2);
         let (pair, proxy) = Pair::behind(client, transport("verus"), delay, |_| {}).await;
@@ -299,10 +300,10 @@ fn a_peer_learns_of_a_close_while_the_window_is_full() {
             pair.client.close(0u32.into(), b"enough");
             let kept = keep.then_some(driver);
             // Otherwise it learns of it from a stateless reset, or at its idle timeout.
-            let told = in_time("the peer to learn of it", pair.server.closed()).await;
+            let closed = in_time("the peer to learn of it", pair.server.closed()).await;
             assert!(
-                matches!(told, quinn::ConnectionError::ApplicationClosed(_)),
-                "{scheme}: {told}"
+                matches!(closed, quinn::ConnectionError::ApplicationClosed(_)),
+                "{scheme}: {closed}"
             );
             writing.await.expect("no panic").expect_err("closed");
             drop(kept);

@@ -1,5 +1,5 @@
-//! A small file is fast: what Verus and forward take for it over QUIC is held against what Cubic takes, on a virtual
-//! clock, on paths whose round trip is far shorter than an epoch and on longer ones.
+//! A small file is fast: Verus and forward compared with Cubic over QUIC. The clock is virtual; the
+//! paths' round trips are far shorter than an epoch, or longer.
 
 use crate::quic_virtual::{Keys, Setup, random_bytes};
 use rand::RngExt;
@@ -7,7 +7,7 @@ use verus_core::{Duration, Time, random};
 use verus_faults::world::{self, Ending, Surroundings};
 use verus_faults::{Bottleneck, Schedule};
 
-/// What a file's receiver may hold unread: as `verus serve` has it.
+/// Bytes that a file's receiver may hold unread, as in `verus serve`.
 const WINDOW: u32 = 8 << 20;
 const DEADLINE: Time = Time::from_millis(60_000);
 const SEEDS: u64 = 12;

@@ -20,7 +20,7 @@ struct Side {
 
 impl Side {
     /// A datagram arrives; a stranger's is handed back.
-    fn hear(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Option<Incoming> {
+    fn receive(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Option<Incoming> {
         let mut buffer = Vec::new();
         let event = self
             .endpoint
@@ -41,7 +41,7 @@ impl Side {
         &mut self.connection.as_mut().expect("connected").1
     }
 
-    /// What it wants to say by now, and to whom.
+    /// The datagrams to send by now, and their destinations.
     fn say(&mut self, now: Instant) -> Vec<(SocketAddr, Vec<u8>)> {
         let Some((handle, connection)) = &mut self.connection else {
             return Vec::new();
@@ -66,7 +66,7 @@ impl Side {
     }
 }
 
-/// A client that calls, and a server that has not heard of it.
+/// A client that connects, and a server that has received nothing yet.
 fn ends(now: Instant) -> (Side, Side) {
     let keys = Keys::new();
     let transport = Arc::new(TransportConfig::default());
@@ -95,14 +95,14 @@ fn connected() -> (Instant, Side, Side) {
     for _ in 0..10 {
         now += Duration::from_millis(10);
         for (_, datagram) in client.say(now) {
-            if let Some(incoming) = server.hear(now, client_address(0), &datagram) {
+            if let Some(incoming) = server.receive(now, client_address(0), &datagram) {
                 let accepted = server.endpoint.accept(incoming, now, &mut Vec::new(), None);
                 server.connection = Some(accepted.expect("it is in order"));
-                // What came before there was a connection is in it.
+                // Datagrams from before the connection are in it.
             }
         }
         for (_, datagram) in server.say(now) {
-            client.hear(now, SERVER, &datagram);
+            client.receive(now, SERVER, &datagram);
         }
     }
     assert!(!server.connection().is_handshaking());
@@ -117,7 +117,7 @@ fn a_retry_that_came_corrupted_makes_quinns_client_deaf_to_the_true_one() {
         let now = base();
         let (mut client, mut server) = ends(now);
         let hello = client.say(now).remove(0).1;
-        let incoming = server.hear(now, client_address(0), &hello);
+        let incoming = server.receive(now, client_address(0), &hello);
         let mut retry = Vec::new();
         let sent = server
             .endpoint
@@ -126,10 +126,10 @@ fn a_retry_that_came_corrupted_makes_quinns_client_deaf_to_the_true_one() {
         if corrupted_first {
             let mut corrupted = retry.clone();
             *corrupted.last_mut().expect("its tag") ^= 1;
-            client.hear(now, SERVER, &corrupted);
+            client.receive(now, SERVER, &corrupted);
             assert!(client.say(now).is_empty());
         }
-        client.hear(now, SERVER, &retry);
+        client.receive(now, SERVER, &retry);
         assert_eq!(client.say(now).is_empty(), corrupted_first);
     }
 }
@@ -151,7 +151,7 @@ fn quinn_sends_one_challenge_to_a_new_address_and_until_three_timeouts_later_har
         client.connection().ping();
         for (_, datagram) in client.say(now) {
             heard += datagram.len();
-            server.hear(now, client_address(1), &datagram);
+            server.receive(now, client_address(1), &datagram);
         }
         for (to, datagram) in server.say(now) {
             sent += if to == client_address(1) {
@@ -170,7 +170,8 @@ fn quinn_sends_one_challenge_to_a_new_address_and_until_three_timeouts_later_har
 
 #[test]
 fn quinn_says_nothing_of_a_close_while_the_window_is_full() {
-    // RFC 9002 §7: only what is in flight counts against the window, and §2: CONNECTION_CLOSE is not.
+    // RFC 9002 §7: only packets in flight count against the window, and §2: CONNECTION_CLOSE is not
+    // in flight.
     for full in [false, true] {
         let (now, mut client, _) = connected();
         if full {

@@ -20,11 +20,11 @@ use verus_senders::Scheme;
 
 /// Longer than the longest blackout, so that a transfer can outlive it.
 const IDLE_TIMEOUT: Span = Span::from_secs(60);
-/// Without it a client that only downloads never learns that its address has changed and the server
-/// writes to nobody: it is the next thing it sends that tells the server.
+/// Only its next packet shows the server that a client's address has changed. Without this, a
+/// client that only downloads would send none, and the server would send to the old address.
 const KEEP_ALIVE: Span = Span::from_secs(5);
 
-/// What one end is to send and to receive, and how far it is.
+/// The data that one end is to send and to receive, and its progress.
 pub struct Transfer {
     pub send: Vec<u8>,
     pub sent: usize,
@@ -57,9 +57,9 @@ pub struct Quic {
     pub window_max: u64,
     /// Epochs are run by a clock, as `verus_quinn::drive` does, and not only by what happens.
     driven: bool,
-    /// Who drives each connection's controller.
+    /// The driver of each connection's controller.
     driving: BTreeMap<usize, Driving>,
-    /// What may be under way and unread, in bytes.
+    /// Bytes that may be in flight and unread.
     window: u32,
     now: Time,
     /// When the handshake was done.
@@ -192,7 +192,7 @@ impl Quic {
         }
     }
 
-    /// Lets every connection do what it can.
+    /// Lets every connection do everything that is due.
     fn drive(&mut self, now: Time) {
         let handles: Vec<usize> = self.connections.keys().copied().collect();
         for handle in handles {
@@ -251,7 +251,7 @@ impl Quic {
         }
     }
 
-    /// What the program on top does: one stream both ways, and the client closes when all is well.
+    /// The application: one stream in both directions; the client closes when all data has arrived.
     fn application(&mut self, now: Time, handle: usize) {
         let at = self.at(now);
         let connection = self.connections.get_mut(&handle).expect("it is driven");
@@ -370,7 +370,7 @@ impl Endpoint for Quic {
 /// A transfer and how its ends go about it.
 pub struct Setup {
     pub seed: u64,
-    /// What both ends send by.
+    /// The scheme of both ends.
     pub scheme: &'static str,
     /// Clients must prove their address before anything else.
     pub retry: bool,
@@ -378,11 +378,11 @@ pub struct Setup {
     pub batch: usize,
     /// Epochs are run by a clock.
     pub driven: bool,
-    /// What may be under way and unread, in bytes.
+    /// Bytes that may be in flight and unread.
     pub window: u32,
-    /// What the client sends.
+    /// The client's data.
     pub up: Vec<u8>,
-    /// What the server sends.
+    /// The server's data.
     pub down: Vec<u8>,
 }
 
@@ -488,7 +488,7 @@ impl Keys {
     }
 }
 
-/// So many bytes, drawn from `seed`.
+/// Returns `length` bytes, drawn from `seed`.
 pub fn random_bytes(seed: u64, index: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     random::stream(seed, "payload", index).fill_bytes(&mut bytes);

@@ -1,5 +1,6 @@
-//! What the controllers see inside quinn is what is on the wire: size, number and time of each batch,
-//! round-trip times, and the window that each packet left under, checked against a capture.
+//! The controllers' view inside quinn equals the packets on the wire, checked against a capture. It
+//! compares the size, number and time of each batch, round-trip times, and the window at each
+//! packet's departure.
 
 // A test of times reads clocks.
 #![allow(clippy::disallowed_methods)]
@@ -14,7 +15,7 @@ use verus_faults::capture::{self, Capture, Captured};
 use verus_faults::{Bottleneck, machine};
 use verus_quinn::{self as quic, Counters, Event};
 
-/// What may lie between the controller's times and the wire's, at the 99th percentile.
+/// Largest difference between the controller's times and the wire's, at the 99th percentile.
 const TOLERANCE: Duration = Duration::from_millis(1);
 /// Packets of at most so many bytes may be bare acknowledgements.
 const SMALL: usize = 100;
@@ -45,7 +46,7 @@ fn run(scheme: &str, mbps: f64) -> Run {
         let capture = Capture::start(&[port]).unwrap_or_else(|reason| panic!("{reason}"));
         let _driver = quic::drive(&pair.client);
         let view = quic::view(&pair.client).expect("our controller");
-        // What left during the handshake was not captured.
+        // Packets of the handshake were not captured.
         tokio::time::sleep(Span::from_millis(200)).await;
         view.take_log();
         let server = pair.server.clone();
@@ -101,12 +102,12 @@ impl Run {
     /// Checks sizes, numbers and windows; returns by how much times differ at the 99th percentile: those of
     /// sending, and round trips.
     fn check(&self) -> (Duration, Duration) {
-        let left: Vec<&Captured> = self
+        let departures: Vec<&Captured> = self
             .captured
             .iter()
             .filter(|one| one.from == self.client)
             .collect();
-        let came: Vec<Time> = self
+        let arrivals: Vec<Time> = self
             .captured
             .iter()
             .filter(|one| one.to == self.client)
@@ -119,7 +120,7 @@ impl Run {
             _ => None,
         });
         let first = first.expect("something is sent");
-        let mut next = left.partition_point(|one| self.time(one) < first);
+        let mut next = departures.partition_point(|one| self.time(one) < first);
         let (mut batches, mut last) = (0u32, None);
         let (mut numbers, mut packets_between) = (0, 0);
         for event in &self.events {
@@ -140,12 +141,13 @@ impl Run {
             }
             batches += 1;
             // Bare acknowledgements and path MTU probes lie between; each is one packet.
-            let found = (0..8).find_map(|skipped| {
-                let length = leading(&left[(next + skipped).min(left.len())..], bytes)?;
+            let located = (0..8).find_map(|skipped| {
+                let length = leading(&departures[(next + skipped).min(departures.len())..], bytes)?;
                 Some((skipped, length))
             });
-            let (skipped, length) = found.unwrap_or_else(|| panic!("{event:?} is not on the wire"));
-            let there = left[next + skipped];
+            let (skipped, length) =
+                located.unwrap_or_else(|| panic!("{event:?} is not on the wire"));
+            let captured = departures[next + skipped];
             // Where the kernel does not show a batch as one.
             assert!(
                 length == 1 || length as u64 == packets,
@@ -157,10 +159,11 @@ impl Run {
                 packets_between += skipped as u64 + packets;
             }
             last = Some(last_number);
-            late.push(apart(self.time(there), at));
-            on_wire.entry(at).or_insert(self.time(there));
+            late.push(apart(self.time(captured), at));
+            on_wire.entry(at).or_insert(self.time(captured));
         }
-        // Every packet has a number; quinn leaves some out, to catch acknowledgements of what it never sent.
+        // Every packet has a number; quinn skips some, to catch acknowledgements of packets that it
+        // never sent.
         assert!(numbers >= packets_between, "{numbers} {packets_between}");
         assert!(numbers - packets_between <= 5 + packets_between / 20);
         let (mut trips, mut acked) = (Vec::new(), 0);
@@ -176,9 +179,9 @@ impl Run {
             };
             acked += 1;
             assert!(known.contains(&window), "{event:?}: {known:?}");
-            let arrived = came.partition_point(|came| *came <= at);
+            let arrived = arrivals.partition_point(|arrival| *arrival <= at);
             if let (Some(&left), Some(arrived)) = (on_wire.get(&sent), arrived.checked_sub(1)) {
-                let trip = came[arrived].since(left);
+                let trip = arrivals[arrived].since(left);
                 trips.push(apart(Time::ZERO + trip, Time::ZERO + at.since(sent)));
             }
         }
@@ -201,15 +204,15 @@ fn what_the_controller_sees_in_quinn_is_what_is_on_the_wire() {
     let _machine = machine::watch(1);
     for (scheme, mbps) in [("verus", 10.0), ("cubic", 40.0)] {
         // Times are those of a machine that may be busy with something else for once.
-        let mut seen = Vec::new();
+        let mut errors = Vec::new();
         let close = (0..3).any(|_| {
             let (late, trips) = run(scheme, mbps).check();
-            seen.push((late, trips));
+            errors.push((late, trips));
             late <= TOLERANCE && trips <= TOLERANCE
         });
         assert!(
             close,
-            "{scheme}: send times and round trips off by {seen:?} at p99"
+            "{scheme}: send times and round trips off by {errors:?} at p99"
         );
     }
 }

@@ -1,8 +1,8 @@
-//! What a connection's controller was told: in counts, and event by event.
+//! The calls of a connection's controller: in counts, and event by event.
 
 use verus_core::{Bytes, Time};
 
-/// What a connection's controller was told, in counts.
+/// Counts of the calls of a connection's controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets sent that count towards the window.
@@ -25,13 +25,13 @@ pub struct Counters {
     pub misses: u64,
     /// Congestion marks (ECN) that came back.
     pub marked: u64,
-    /// Persistent congestion (RFC 9002 §7.6), which the controller hears of as a timeout.
+    /// Persistent congestion (RFC 9002 §7.6), which the controller gets as a timeout.
     pub persistent: u64,
     /// Ticks: each closes all epochs that have ended.
     pub ticks: u64,
 }
 
-/// What a controller was told, and what it answered. Times count from [`View::origin`](super::View::origin).
+/// A call of a controller, and its answer. Times count from [`View::origin`](super::View::origin).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     /// A batch left.
