@@ -1,22 +1,22 @@
-//! What receivers that lie may lead each controller to.
+//! Bounds on the behaviour of each controller whose receiver lies.
 
 use std::fmt;
 
 use verus_core::Duration;
 use verus_senders::catalogue;
 
-/// Of what an honest receiver gets so much makes a flow that has recovered.
+/// Share of an honest receiver's bytes from which a flow has recovered.
 const RECOVERED: f64 = 0.7;
-/// A flow has recovered when it holds its share for so many seconds on average.
+/// A flow has recovered when it holds its share for this many seconds on average.
 pub const RECOVERED_FOR: usize = 5;
 
-/// What bounds that which leaves while a receiver lies. A megabyte comes on top: who begins knows nothing of
-/// the path.
+/// The bound on a sender's rate while its receiver lies. A megabyte comes on top, since a new flow
+/// does not know the path.
 #[derive(Clone, Copy, Debug)]
 pub enum Most {
     /// Multiples of what the link carries.
     Links(f64),
-    /// A rate of its own, Mbit/s, whatever the link.
+    /// A fixed rate, Mbit/s, whatever the link.
     Mbps(f64),
 }
 
@@ -41,12 +41,12 @@ impl fmt::Display for Most {
     }
 }
 
-/// What a controller may do at the most, whatever its receiver says.
+/// A controller's limits, whatever its receiver says.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
     /// As a user names it; `model` takes a file besides.
     pub scheme: &'static str,
-    /// What leaves while it is lied to.
+    /// Its rate while its receiver lies.
     pub sent: Most,
     /// Numbers and lost data that the sender remembers.
     pub remembered: usize,
@@ -85,23 +85,24 @@ const fn bound(scheme: &'static str, sent: Most, remembered: usize, recovers_wit
     }
 }
 
-/// What an algorithm must keep to that [`NAMED`] does not name.
+/// The bound of an algorithm that [`NAMED`] does not name.
 const fn usual(scheme: &'static str) -> Bound {
     bound(scheme, Most::Links(1.5), 20_000, 20.0)
 }
 
 /// Of the algorithms whose bound is another, and why.
 const NAMED: &[Bound] = &[
-    // Over QUIC no receiver says when packets arrived: what is acknowledged at once after a silence of 280 ms counts as what
-    // the path gave in 80, and half of it is lost.
+    // Over QUIC no receiver reports times of arrival. An acknowledgement at once after a silence of
+    // 280 ms counts as the path's delivery in 80 ms, and half of the data is lost.
     bound("forward", Most::Links(2.0), 20_000, 10.0),
-    // Who was told late from its first packet on takes a full queue for the path, and has it back by losses alone:
-    // 19 s under one seed of a thousand.
+    // A flow whose acknowledgements were late from its first packet on takes a full queue for the
+    // path. Only losses correct that: 19 s under one seed of a thousand.
     bound("verus", Most::Links(1.5), 20_000, 20.0),
-    // Points of the profile count for ever, and the curve goes on with its slope beyond the last: what a liar
-    // charts stays, and a flat curve leads anywhere, as far as the transport lets it. That is the paper's text.
-    // What is remembered: 131,072 packets that are not in flight (the ledger), and 64 MiB in flight or waiting to be sent
-    // again, which are 47,934 packets of 1400 bytes.
+    // Points of the profile count for ever, and the curve goes on with its slope beyond the last. A
+    // liar's points therefore stay, and a flat curve leads to any window that the transport
+    // permits. The paper's text prescribes this. The sender remembers 131,072 packets that are not
+    // in flight (the ledger). It also remembers 64 MiB in flight or waiting to be sent again, which
+    // are 47,934 packets of 1400 bytes.
     bound("verus:mode=paper", Most::Links(40.0), 180_000, 10.0)
         .share(0.2)
         .whatever_delay(),
@@ -116,34 +117,39 @@ const NAMED: &[Bound] = &[
     bound("newreno", Most::Links(1.5), 20_000, 16.0),
     // It gives back one packet each round trip, too, of 170 that a liar made it queue, and each takes 0.1 to 0.4 s.
     bound("vegas", Most::Links(1.5), 20_000, 20.0),
-    // No rate is believed that is greater than that at which the packets left. The least round trip counts for 10 s, and each
-    // that is less counts anew: behind a queue that its pace, 1 % below the bandwidth, drains by 10 ms each second, ProbeRtt does
-    // not come. Of four round trips of 120 ms, 360 ms have to go, less 155 for an honest queue of 90: 20 s.
+    // The estimated rate is at most the rate at which the packets left. The least round trip counts
+    // for 10 s, and each lower one counts anew. The pace, 1 % below the bandwidth, drains a queue
+    // by 10 ms each second, so that ProbeRtt does not come. Of four round trips of 120 ms, 360 ms
+    // must drain, less 155 for an honest queue of 90: 20 s.
     bound("bbr1", Most::Links(1.5), 20_000, 20.0),
-    // The bound that losses taught rises by packets again, in probes of which there is one in 2 to 3 s. A rate counts for two
-    // cycles, and one that ProbeRTT ends does not count (draft, AdaptLongTermModel): where round trips are long enough for
-    // ProbeRTT to end each, a rate that a receiver lied about keeps the queue full that makes them long.
+    // The bound set by losses rises again only by packets, in one probe every 2 to 3 s. A rate
+    // counts for two cycles, and a cycle that ProbeRTT ends does not count (draft,
+    // AdaptLongTermModel). Where round trips are long enough for ProbeRTT to end each cycle, a
+    // false rate keeps the queue full, which keeps the round trips long.
     bound("bbr", Most::Links(1.5), 20_000, 20.0).whatever_delay(),
-    // Who was made to believe in a competitor goes on competing with itself: δ grows until the queue drops, and falls by half, so
-    // that the queue is never empty again on a path of a few packets.
+    // A flow misled into seeing a competitor goes on competing with itself. δ grows until the queue
+    // drops packets, then falls by half, so that the queue is never empty again on a path of a few
+    // packets.
     bound("copa", Most::Links(1.5), 20_000, 10.0).whatever_delay(),
-    // Losses say nothing to it, and v has no bound: a window that was made to swing goes on, since v doubles with each round trip
-    // from the fifth on, and the queue that should turn it is seen a round trip later. The link stays busy, the queue never settles.
+    // It ignores losses, and v has no bound. A swinging window goes on swinging: v doubles with
+    // each round trip from the fifth on, and the queue that should turn it is observed a round trip
+    // later. The link stays busy; the queue never settles.
     bound("copa:variant=mvfst", Most::Links(4.0), 20_000, 10.0).whatever_delay(),
-    // After timeouts it grows from two packets by half a packet each round trip, where that is between 60 and 120 ms: 70 % of what
-    // 12 Mbit/s hold in 120 ms are 105 packets of 1200 bytes, 25 s, and a tenth more in slowdowns. A timer that silence has
-    // doubled may have 5 s to go before that.
+    // After timeouts it grows from two packets by half a packet each round trip, where that is
+    // between 60 and 120 ms. 70 % of 12 Mbit/s in 120 ms are 105 packets of 1200 bytes: 25 s, and a
+    // tenth more in slowdowns. A timer that silence has doubled may have 5 s to go before that.
     bound("ledbatpp", Most::Links(1.5), 20_000, 33.0),
-    // What it was told of jitter becomes part of the path, up to 250 ms, and lets it queue as much; that keeps itself up.
+    // Falsely reported jitter becomes part of the path, up to 250 ms, and permits as much queueing,
+    // which then causes the jitter.
     bound("c4", Most::Links(1.5), 20_000, 20.0).whatever_delay(),
     // A full queue does not grow, and one packet in twenty lost is worth it: who was led there stays.
     bound("vivace", Most::Links(1.5), 20_000, 20.0).whatever_delay(),
     usual("scream"),
     // After timeouts it grows as NewReno.
     usual("prague"),
-    // A forecast of 30 packets a tick for five ticks is out at a time. One packet a tick is what it may settle for,
-    // an honest receiver or not: what arrives in a tick counts as what the link gave, although no more had left.
-    // That is 40 packets/s, 4 % of 12 Mbit/s.
+    // A forecast of 30 packets a tick for five ticks is in flight at a time. It may settle for one
+    // packet a tick, even with an honest receiver: the arrivals in a tick count as the link's
+    // capacity, although only these had left. One packet a tick is 40 packets/s, 4 % of 12 Mbit/s.
     bound("sprout", Most::Mbps(90.0), 20_000, 10.0)
         .share(0.03)
         .whatever_delay(),

@@ -13,7 +13,7 @@ use crate::{Bottleneck, Schedule};
 
 const SCHEDULES: u64 = 200;
 
-/// What came of a schedule.
+/// The outcome of a schedule.
 pub struct Played {
     /// Of the two ends.
     pub meeting: Meeting,
@@ -36,7 +36,7 @@ pub fn surroundings(dice: &mut impl Rng) -> Surroundings {
     }
 }
 
-/// What befell the ends, so that a test cannot quietly become an easy one.
+/// Counts of the faults that occurred, so that a test cannot quietly become an easy one.
 #[derive(Debug, Default)]
 struct Tally {
     succeeded: u32,
@@ -50,14 +50,14 @@ struct Tally {
 impl Tally {
     fn add(&mut self, schedule: &Schedule, played: &Played) {
         let Meeting { at, up, down, .. } = played.meeting;
-        let met = |time: Time| time < at;
+        let occurred = |time: Time| time < at;
         let stop = schedule.stop.map(|stop| stop.interval.start);
         self.succeeded += u32::from(played.succeeded);
         self.had_to_succeed += u32::from(played.had_to_succeed);
         self.lost_much += u32::from((up.lost + down.lost) * 5 > up.sent + down.sent);
         self.met_blackout += u32::from(up.dark + down.dark > 0);
-        self.changed_address += u32::from(schedule.address_changes.iter().any(|at| met(*at)));
-        self.met_stop += u32::from(stop.is_some_and(met));
+        self.changed_address += u32::from(schedule.address_changes.iter().any(|at| occurred(*at)));
+        self.met_stop += u32::from(stop.is_some_and(occurred));
     }
 }
 
@@ -103,7 +103,7 @@ pub fn play(failed_once: &[u64], play: impl Fn(&Schedule) -> Played + Sync) {
     }
 }
 
-/// What `play` says of each seed, in no order; on all of the machine's cores.
+/// The result of `play` for each seed, in no order, computed on all cores.
 pub(crate) fn each_seed<T: Send>(seeds: &[u64], play: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(seeds.len()));

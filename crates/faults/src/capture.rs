@@ -1,5 +1,5 @@
-//! Captures UDP over loopback as the kernel sees it, with the kernel's times: what an end says of its
-//! packets can be checked against what left.
+//! Captures UDP over loopback as the kernel handles it, with the kernel's times. An end's record of
+//! its packets can be checked against them.
 
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
@@ -20,8 +20,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 const OUTGOING: u8 = 4;
 const UDP: u8 = 17;
 
-/// What one call of an end handed to the kernel: a datagram, or several of equal size in a row, the
-/// last perhaps shorter (GSO).
+/// The data of one system call of an end: a datagram, or several of equal size in a row, the last
+/// perhaps shorter (GSO).
 #[derive(Clone, Debug)]
 pub struct Captured {
     /// When it left, since 1970.
@@ -71,7 +71,7 @@ impl Capture {
         Ok(Capture { over, reading })
     }
 
-    /// Ends it; returns what was captured, in order.
+    /// Ends it; returns the captured packets, in order.
     pub fn stop(self) -> Vec<Captured> {
         self.over.store(true, Ordering::Release);
         self.reading.join().expect("the capture does not panic")
@@ -79,7 +79,7 @@ impl Capture {
 }
 
 fn read(socket: &Socket, ports: &[u16], over: &AtomicBool) -> Vec<Captured> {
-    let mut found = Vec::new();
+    let mut captured = Vec::new();
     let mut buffer = vec![0; 1 << 17];
     let mut control = nix::cmsg_space!(TimeSpec);
     let mut end = None;
@@ -105,22 +105,23 @@ fn read(socket: &Socket, ports: &[u16], over: &AtomicBool) -> Vec<Captured> {
                 }),
             ),
             // Nothing came for a while: all that left before is read.
-            Err(nix::Error::EAGAIN) if over.load(Ordering::Acquire) => return found,
+            Err(nix::Error::EAGAIN) if over.load(Ordering::Acquire) => return captured,
             Err(nix::Error::EAGAIN | nix::Error::EINTR) => continue,
             Err(error) => panic!("the capture failed: {error}"),
         };
-        // Other programs may talk on for ever: what left before the end is read.
+        // Other programs may go on sending for ever: it reads only packets that left before the
+        // end.
         if over.load(Ordering::Acquire) {
             let end = *end.get_or_insert_with(now);
             if stamp.is_some_and(|stamp| Duration::from(stamp) > end) {
-                return found;
+                return captured;
             }
         }
         if let (true, Some(stamp)) = (outgoing, stamp)
             && let Some((from, to, payload)) = udp(&buffer[..bytes])
             && (ports.contains(&from) || ports.contains(&to))
         {
-            found.push(Captured {
+            captured.push(Captured {
                 at: Duration::from(stamp),
                 from,
                 to,

@@ -1,10 +1,10 @@
 //! A receiver that lies in every way that an acknowledgement can.
 //!
-//! Nothing makes a receiver tell the truth: it may acknowledge early, late, in bursts or not at all, name
-//! false times of arrival, claim congestion marks that no queue made, and let its half of an algorithm say
-//! anything. A [`Liar`] does so between two instants and is honest before and after, so that a test sees both
-//! what the lies do and whether the flow recovers from them. It knows what a receiver knows: the packets
-//! that came.
+//! Nothing makes a receiver tell the truth. It may acknowledge early, late, in bursts or not at
+//! all, and name false times of arrival. It may claim congestion marks that no queue made, and
+//! falsify the reports of its half of an algorithm. A [`Liar`] does so between two instants and is
+//! honest before and after. A test thus shows both the lies' effect and whether the flow recovers
+//! from it. A liar's knowledge is a receiver's: the packets that arrived.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -18,7 +18,7 @@ use verus_core::{Bytes, Duration, Time, random};
 
 /// How many ranges one acknowledgement names, as the probe's do.
 const RANGES: usize = 16;
-/// Of so many packets the times of arrival are told again.
+/// Number of packets whose times of arrival are reported again.
 const TIMES: usize = 8;
 
 /// One way to lie.
@@ -36,7 +36,7 @@ pub enum Lie {
     },
     /// Acknowledges at whole multiples of a time only.
     Bursts {
-        /// Of which.
+        /// The time.
         every: Duration,
     },
     /// Never acknowledges one packet in so many, on average.
@@ -72,7 +72,7 @@ pub enum Lie {
     Narrow,
     /// Names false times of arrival.
     Times(FalseTimes),
-    /// Claims to have held each acknowledgement for so long, to make round trips look shorter.
+    /// Claims to have held each acknowledgement for this long, to make round trips look shorter.
     Holds {
         /// How long.
         claimed: Duration,
@@ -92,7 +92,7 @@ pub enum Lie {
         /// In how many.
         one_in: u32,
     },
-    /// Lets the receiver half of the algorithm say what it never said.
+    /// Falsifies the reports of the algorithm's receiver half.
     Report(FalseReport),
 }
 
@@ -180,7 +180,7 @@ impl Lie {
 /// Which lies, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lies {
-    /// What the liar's dice are thrown with.
+    /// Seed of the liar's random draws.
     pub seed: u64,
     /// The ways of lying, all at once.
     pub lies: Vec<Lie>,
@@ -234,9 +234,9 @@ impl fmt::Display for Lies {
     }
 }
 
-/// What one acknowledgement says.
+/// One acknowledgement.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct Acknowledgement {
     /// The packets that came, most recent first, disjoint.
     pub ranges: Vec<NumberRange>,
     /// When some of them came, by ascending number.
@@ -245,7 +245,7 @@ pub struct Told {
     pub written: Time,
     /// Packets newly said to bear a congestion mark.
     pub marked: usize,
-    /// What the receiver half of the algorithm says.
+    /// The report of the algorithm's receiver half.
     pub report: Option<Vec<u8>>,
 }
 
@@ -255,14 +255,14 @@ pub struct Liar {
     lies: Lies,
     dice: ChaCha8Rng,
     observer: Option<Box<dyn Observer>>,
-    /// Packets that came and were not told of: when they will be, and when they came.
+    /// Packets that arrived and were not reported: when they will be, and when they arrived.
     waiting: BinaryHeap<Reverse<(Time, u64, Time)>>,
-    /// What the sender is to believe.
-    told: Receiver,
-    /// The last ones told of: number, arrival.
+    /// The reported arrivals, which the sender should believe.
+    reported: Receiver,
+    /// The last ones reported: number, arrival.
     recent: VecDeque<(u64, Time)>,
     /// Acknowledgements that leave later, by when and in which order.
-    outbox: BTreeMap<(Time, u64), Told>,
+    outbox: BTreeMap<(Time, u64), Acknowledgement>,
     sequence: u64,
     first_report: Option<Vec<u8>>,
     last_false: Time,
@@ -276,7 +276,7 @@ impl Liar {
             lies,
             observer,
             waiting: BinaryHeap::new(),
-            told: Receiver::new(ReceiverConfig::default()),
+            reported: Receiver::new(ReceiverConfig::default()),
             recent: VecDeque::new(),
             outbox: BTreeMap::new(),
             sequence: 0,
@@ -325,7 +325,7 @@ impl Liar {
     }
 
     /// The next acknowledgement that leaves by `now`.
-    pub fn poll(&mut self, now: Time) -> Option<Told> {
+    pub fn poll(&mut self, now: Time) -> Option<Acknowledgement> {
         if let Some(observer) = &mut self.observer
             && observer.next_tick().is_some_and(|at| at <= now)
         {
@@ -338,7 +338,7 @@ impl Liar {
             && (news == 0 || !narrow)
         {
             self.waiting.pop();
-            self.told.on_packet(now, number, DataRange::default());
+            self.reported.on_packet(now, number, DataRange::default());
             if self.recent.len() == TIMES {
                 self.recent.pop_front();
             }
@@ -354,15 +354,15 @@ impl Liar {
 
     /// Writes an acknowledgement with `news` packets in it.
     fn write(&mut self, now: Time, news: usize) {
-        let mut told = Told {
-            ranges: self.told.ranges().take(RANGES).collect(),
+        let mut ack = Acknowledgement {
+            ranges: self.reported.ranges().take(RANGES).collect(),
             written: now,
-            ..Told::default()
+            ..Acknowledgement::default()
         };
         let mut recent: Vec<(u64, Time)> = self.recent.iter().copied().collect();
         recent.sort_unstable();
         recent.dedup_by_key(|(number, _)| *number);
-        told.received = recent
+        ack.received = recent
             .into_iter()
             .map(|(number, at)| Received {
                 number,
@@ -374,7 +374,7 @@ impl Liar {
             let mut report = Vec::new();
             observer.write_report(&mut report);
             self.first_report.get_or_insert_with(|| report.clone());
-            told.report = (!report.is_empty()).then_some(report);
+            ack.report = (!report.is_empty()).then_some(report);
         }
         let (mut copies, mut late) = (1, Duration::ZERO);
         for lie in self.lies.lies.clone() {
@@ -384,45 +384,45 @@ impl Liar {
             match lie {
                 Lie::Early { ahead } => {
                     let ahead = self.dice.random_range(0..=ahead);
-                    told.ranges[0].last += ahead;
+                    ack.ranges[0].last += ahead;
                 }
                 Lie::Narrow => {
                     if let Some(&(number, _)) = self.recent.back() {
-                        told.ranges = vec![NumberRange {
+                        ack.ranges = vec![NumberRange {
                             first: number,
                             last: number,
                         }];
                     }
                 }
-                Lie::Times(kind) => self.falsify(kind, &mut told),
+                Lie::Times(kind) => self.falsify(kind, &mut ack),
                 Lie::Holds { claimed } => {
-                    told.received.iter_mut().for_each(|one| one.hold = claimed);
+                    ack.received.iter_mut().for_each(|one| one.hold = claimed);
                 }
                 Lie::Repeats { copies: more } => copies += more,
                 Lie::Reorders { by } => late = by,
                 Lie::Marks { one_in } => {
                     let marked = |_: &usize| self.dice.random_ratio(1, one_in);
-                    told.marked = (0..news).filter(marked).count();
+                    ack.marked = (0..news).filter(marked).count();
                 }
-                Lie::Report(kind) => told.report = self.invent(kind, told.report.take(), now),
+                Lie::Report(kind) => ack.report = self.invent(kind, ack.report.take(), now),
                 _ => {}
             }
         }
         for _ in 0..copies {
             let mut at = now;
             if !late.is_zero() {
-                let most = late.as_nanos();
-                at += Duration::from_nanos(self.dice.random_range(0..=most));
+                let spread = late.as_nanos();
+                at += Duration::from_nanos(self.dice.random_range(0..=spread));
                 at = at.min(self.lies.until.max(now));
             }
-            self.outbox.insert((at, self.sequence), told.clone());
+            self.outbox.insert((at, self.sequence), ack.clone());
             self.sequence += 1;
-            told.marked = 0; // a mark is counted once
+            ack.marked = 0; // a mark is counted once
         }
     }
 
-    fn falsify(&mut self, kind: FalseTimes, told: &mut Told) {
-        for one in &mut told.received {
+    fn falsify(&mut self, kind: FalseTimes, ack: &mut Acknowledgement) {
+        for one in &mut ack.received {
             one.at = match kind {
                 FalseTimes::Constant => Time::from_millis(1),
                 FalseTimes::Backwards => {
@@ -435,7 +435,7 @@ impl Liar {
             };
         }
         if matches!(kind, FalseTimes::FarFuture | FalseTimes::Jumping) {
-            told.written = Time::from_nanos(self.dice.next_u64());
+            ack.written = Time::from_nanos(self.dice.next_u64());
         }
     }
 

@@ -1,14 +1,16 @@
 //! Seeded faults between two ends: a development tool for the tests and benchmarks of what sends.
 //!
-//! - [`Schedule`]: what goes wrong and when, as plain data, made by hand or from a seed.
-//! - [`Path`]: one direction of a faulty path without a clock, for ends without sockets; it may hold
-//!   a bottleneck ([`Bottleneck`]), whose queueing delay it measures.
-//! - [`world`]: two ends without sockets on a virtual clock, with such paths between them; [`campaign`]: hundreds of them.
-//! - [`liar`]: a receiver that lies; [`Link`]: what it is tried on; [`bound`]: what it may lead each controller to;
-//!   [`trial`]: whether it does.
+//! - [`Schedule`]: faults and their times, as plain data, made by hand or from a seed.
+//! - [`Path`]: one direction of a faulty path without a clock, for ends without sockets. It may
+//!   contain a bottleneck ([`Bottleneck`]), whose queueing delay it measures.
+//! - [`world`]: two ends without sockets on a virtual clock, with such paths between them.
+//!   [`campaign`]: hundreds of them.
+//! - [`liar`]: a receiver that lies. [`Link`]: the link under it. [`bound`]: limits on its effect
+//!   on each controller. [`trial`]: the check of these limits.
 //! - [`Proxy`]: both directions in real time, between UDP sockets on this machine.
-//! - [`realtime`]: ten schedules that run at once over real sockets; [`capture`]: what the kernel saw leave; [`qlog`]: a log
-//!   as a test reads it; [`taught`]: a model for the controller that has no default.
+//! - [`realtime`]: ten schedules that run at once over real sockets. [`capture`]: packets captured
+//!   by the kernel. [`qlog`]: a log as a test reads it. [`taught`]: a model for the controller that
+//!   has no default.
 //! - [`machine::watch`]: whether the machine had time for a test in real time.
 //!
 //! The same schedule means the same in both: only what says the time differs.

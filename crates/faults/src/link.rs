@@ -31,7 +31,7 @@ impl Link {
         }
     }
 
-    /// What it carries in `span`, in bytes.
+    /// Its capacity in `span`, in bytes.
     pub fn bytes_in(&self, span: Duration) -> f64 {
         self.mbps * 1e6 / 8.0 * span.as_secs_f64()
     }

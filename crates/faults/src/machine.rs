@@ -26,7 +26,7 @@ pub struct Watch {
 /// Watches from now on. A failure means nothing if a thread woke later than `limit`, in ms.
 pub fn watch(limit_ms: u64) -> Watch {
     let done = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&done);
+    let watched = Arc::clone(&done);
     let thread = thread::spawn(move || {
         let mut worst = Duration::ZERO;
         // Once at least, however late the thread itself begins.
@@ -34,7 +34,7 @@ pub fn watch(limit_ms: u64) -> Watch {
             let before = Instant::now();
             thread::sleep(NAP);
             worst = worst.max(before.elapsed().saturating_sub(NAP));
-            if seen.load(Ordering::Relaxed) {
+            if watched.load(Ordering::Relaxed) {
                 return worst;
             }
         }

@@ -4,12 +4,13 @@
 //! send ──▶ dark? ─▶ lost? ─▶ twice? ─▶ corrupt? ─▶ too much? ─▶ [bottleneck ─▶ delay, jitter, reordering] ──▶ poll
 //! ```
 //!
-//! What is in brackets is a [`verus_channel::Path`], as the simulator and the emulator have. What only tests ask for comes before
-//! it, and so does its chance loss, so that a datagram that is sent twice is lost once.
+//! The part in brackets is a [`verus_channel::Path`], as in the simulator and the emulator. Faults
+//! that only tests need come before it, and so does its chance loss, so that a datagram that is
+//! sent twice is lost once.
 //!
 //! The caller says what time it is: a virtual clock in tests of ends without sockets, a real one in
-//! [`crate::Proxy`]. Each kind of fault draws from a random stream of its own, once for each
-//! datagram, so that taking one fault out of a schedule leaves the others where they were.
+//! [`crate::Proxy`]. Each kind of fault draws once for each datagram from a separate random stream.
+//! Removing one fault from a schedule thus leaves the others where they were.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -24,7 +25,7 @@ use verus_core::{Bytes, Rate, Time, random};
 use crate::schedule::{Direction, Faults, Interval, Schedule};
 use crate::spread::{Spread, Spreading};
 
-/// What a path carries.
+/// A path's payload.
 pub trait Datagram: Clone {
     /// Its bytes, without any header below it.
     fn size(&self) -> usize;
@@ -45,9 +46,9 @@ impl Datagram for Vec<u8> {
 /// A link that serves a path, and the queue before it.
 #[derive(Clone, Debug)]
 pub struct Bottleneck {
-    /// What serves the queue.
+    /// The service of the queue.
     pub service: Service,
-    /// What waits, and what is refused.
+    /// The queue's capacity and discipline.
     pub queue: QueueConfig,
 }
 
@@ -64,7 +65,7 @@ impl Bottleneck {
     }
 }
 
-/// What a path holds at most, unless told otherwise: 0.2 s at 640 Mbit/s.
+/// Default bound on the bytes that a path holds: 0.2 s at 640 Mbit/s.
 const DEFAULT_CAPACITY: Bytes = Bytes::new(16 << 20);
 /// IPv4 and UDP headers, which the link carries as well.
 const DEFAULT_OVERHEAD: Bytes = Bytes::new(28);
@@ -79,7 +80,7 @@ pub struct Path<P> {
     loss: Loss,
     duplication: ChaCha8Rng,
     corruption: ChaCha8Rng,
-    /// What the streams of random draws are keyed by.
+    /// The seed of the streams of random draws.
     seed: u64,
     direction: Direction,
     path: verus_channel::Path<Carried<P>>,
@@ -94,7 +95,7 @@ struct Carried<P>(P);
 
 impl<P> Packet for Carried<P> {}
 
-/// What a path did with the datagrams it was given.
+/// A path's counts of its datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PathStats {
     /// Datagrams given to it.
@@ -121,11 +122,11 @@ pub struct PathStats {
     pub held: u64,
     /// Most bytes held at any time, headers included.
     pub held_bytes_max: u64,
-    /// What the bottleneck did, if there is one.
+    /// The bottleneck's counts, if there is one.
     pub bottleneck: Option<BottleneckStats>,
 }
 
-/// What a bottleneck did from the first datagram's arrival there. Bytes include IP and UDP headers.
+/// A bottleneck's counts from the first datagram's arrival there. Bytes include IP and UDP headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct BottleneckStats {
     /// Datagrams that left it.
@@ -156,7 +157,7 @@ pub struct Arrived<P> {
     pub datagram: P,
 }
 
-/// What is counted as it happens.
+/// Counts made as events happen.
 #[derive(Debug, Default)]
 struct Counts {
     stats: PathStats,
@@ -222,7 +223,7 @@ impl<P: Datagram> Path<P> {
         self
     }
 
-    /// Holding at most `bytes`, headers included; what comes above that is dropped.
+    /// Sets the most bytes held, headers included; datagrams above that are dropped.
     pub fn with_capacity(mut self, bytes: Bytes) -> Self {
         self.capacity = bytes;
         self
@@ -242,7 +243,7 @@ impl<P: Datagram> Path<P> {
 
     /// `datagram` sets out at `now`, which never goes back from call to call.
     pub fn send(&mut self, now: Time, mut datagram: P) {
-        // What leaves the bottleneck at this very instant leaves after what arrives at it.
+        // An arrival at this very instant precedes a departure from the bottleneck.
         self.path.serve_before(now, &mut self.counts);
         let stats = &mut self.counts.stats;
         stats.sent += 1;
@@ -278,14 +279,15 @@ impl<P: Datagram> Path<P> {
     /// When to call [`Path::poll`] next. It may find nothing then, because the bottleneck's queue drops, or
     /// jitter delays. `None` while nothing is held.
     pub fn next(&self) -> Option<Time> {
-        // What leaves the bottleneck has the delay still before it, and `poll` works out afterwards when it
-        // left: a caller in real time is woken once for each datagram, not twice.
+        // A datagram that leaves the bottleneck still has the delay before it. `poll` works out its
+        // departure afterwards, so that a caller in real time is woken once for each datagram, not
+        // twice.
         let departed = self.path.next_departure().map(|at| at + self.faults.delay);
         let arrival = self.path.next_arrival(0);
         departed.into_iter().chain(arrival).min()
     }
 
-    /// What it did so far, at `now`.
+    /// Its counts so far, at `now`.
     pub fn stats(&mut self, now: Time) -> PathStats {
         self.path.serve_before(now, &mut self.counts);
         let from = self.counts.measured_from.unwrap_or(now);
@@ -301,8 +303,8 @@ impl<P: Datagram> Path<P> {
         }
     }
 
-    /// Counts from zero again, for instance once a warm-up is over. What is held stays; the bottleneck's
-    /// capacity counts from `now`.
+    /// Counts from zero again, for instance once a warm-up is over. Held datagrams stay; the
+    /// bottleneck's capacity counts from `now`.
     pub fn restart_counts(&mut self, now: Time) {
         self.path.serve_before(now, &mut self.counts);
         let measured_from = self.counts.measured_from.map(|_| now);
@@ -336,8 +338,8 @@ impl<P: Datagram> Path<P> {
         }
         self.path
             .send(now, size, Carried(datagram), &mut self.counts);
-        let most = &mut self.counts.stats.held_bytes_max;
-        *most = (*most).max(self.counts.held.get());
+        let held_max = &mut self.counts.stats.held_bytes_max;
+        *held_max = (*held_max).max(self.counts.held.get());
     }
 }
 
@@ -398,8 +400,8 @@ mod tests {
         Time::from_millis(millis)
     }
 
-    /// What a path does with `number` datagrams of `size` bytes, sent `every` so often: when each arrives
-    /// and what it is. The first four bytes are its number.
+    /// Sends `number` datagrams of `size` bytes over a path, one each `every`. Returns when each
+    /// arrives and its content, whose first four bytes are its number.
     fn run(
         path: &mut Path<Vec<u8>>,
         number: u32,

@@ -5,13 +5,13 @@
 //!        ◀──          ◀── Path (down) ◀──                 ◀──
 //! ```
 //!
-//! Clients send to the proxy's address instead of the server's. Each client has an upstream socket of
-//! its own, whose address is the client's in the server's eyes; an address change puts another
-//! socket, on another loopback address where there is one, in its place. All clients share the two
-//! paths, bottlenecks included, as flows that cross the same link.
+//! Clients send to the proxy's address instead of the server's. Each client has a separate upstream
+//! socket, whose address the server takes for the client's. An address change replaces that socket
+//! by another, on another loopback address where there is one. All clients share the two paths,
+//! bottlenecks included, as flows that cross the same link.
 //!
-//! One thread sleeps in `ppoll` until a datagram comes or one is due, so the proxy uses no CPU
-//! while nothing happens; how late it was is part of its statistics. Marks (ECN) are not carried over.
+//! One thread sleeps in `ppoll` until a datagram arrives or one is due, so the proxy uses no CPU
+//! while nothing happens. Its lateness is part of its statistics. Marks (ECN) are not carried over.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -30,11 +30,11 @@ use crate::path::{Bottleneck, Datagram, Path, PathStats};
 use crate::schedule::{Direction, Schedule};
 use crate::spread::{Spread, Spreading};
 
-/// What each socket's buffers should hold: 0.3 s at 100 Mbit/s.
+/// Intended size of each socket's buffers: 0.3 s at 100 Mbit/s.
 const SOCKET_BUFFER: usize = 4 << 20;
 /// Largest UDP payload.
 const LARGEST: usize = 65_535;
-/// Datagrams read from one socket before the others, and what is due, get their turn.
+/// Datagrams read from one socket before the others, and due departures, get their turn.
 const BATCH: usize = 64;
 /// Clients served at most; datagrams of others are dropped.
 const CLIENTS: usize = 1024;
@@ -43,17 +43,17 @@ const IPV6_OVERHEAD: Bytes = Bytes::new(48);
 /// Loopback addresses that a client's address change goes through, where the system has them.
 const ADDRESSES: u8 = 100;
 
-/// What a proxy does.
+/// A proxy's settings.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
     /// Where the server listens. The proxy listens on the loopback address of the same family.
     pub server: SocketAddr,
-    /// What goes wrong. Times count from the first datagram of any client. The proxy cannot stop an
-    /// end: while one is stopped, everything sent either way is lost.
+    /// The faults. Times count from the first datagram of any client. The proxy cannot stop an end:
+    /// while one is stopped, everything sent in either direction is lost.
     pub schedule: Schedule,
-    /// The link from the clients to the server, if its capacity is to be limited.
+    /// The link from the clients to the server, if its capacity is limited.
     pub up: Option<Bottleneck>,
-    /// The link from the server to the clients, if its capacity is to be limited.
+    /// The link from the server to the clients, if its capacity is limited.
     pub down: Option<Bottleneck>,
 }
 
@@ -77,7 +77,7 @@ pub enum ProxyError {
     Socket {
         /// The server.
         server: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The thread could not be started.
@@ -88,12 +88,12 @@ pub enum ProxyError {
     Stopped {
         /// Where it listened.
         listener: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What a proxy did.
+/// A proxy's counts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProxyStats {
     /// From the clients to the server.
@@ -124,7 +124,7 @@ pub struct Proxy {
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
-/// What the proxy's thread and its owner both see.
+/// State that the proxy's thread and its owner share.
 #[derive(Debug)]
 struct Shared {
     up: Path<Routed>,
@@ -237,7 +237,7 @@ impl Proxy {
         self.listener
     }
 
-    /// What it did so far.
+    /// Its counts so far.
     pub fn stats(&self) -> ProxyStats {
         lock(&self.shared).stats()
     }
@@ -255,7 +255,7 @@ impl Proxy {
         }
     }
 
-    /// Stops it: what is still under way is lost.
+    /// Stops it: datagrams in flight are lost.
     ///
     /// # Errors
     /// If it had stopped of itself before, because a socket failed.
@@ -482,7 +482,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends what is due.
+    /// Sends due datagrams.
     fn forward(&mut self) {
         let mut shared = lock(&self.shared);
         loop {
@@ -507,7 +507,7 @@ impl Worker {
 fn send(mut attempt: impl FnMut() -> io::Result<usize>) -> bool {
     match attempt() {
         Ok(_) => true,
-        // What an earlier datagram met is reported now, and this one was not sent.
+        // This error belongs to an earlier datagram, and this one was not sent.
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => attempt().is_ok(),
         Err(_) => false,
     }

@@ -43,7 +43,7 @@ pub fn count(events: &[(String, Value)], name: &str) -> u64 {
     events.iter().filter(|(kind, _)| kind == name).count() as u64
 }
 
-/// Times ascend, numbers are unique, and what is acknowledged or lost was sent.
+/// Checks that times ascend, numbers are unique, and every acknowledged or lost packet was sent.
 ///
 /// # Panics
 /// If that does not hold.

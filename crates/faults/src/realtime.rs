@@ -11,7 +11,7 @@ use verus_core::{Duration, Time, random};
 
 use crate::{Bottleneck, Limits, Proxy, ProxyConfig, ProxyStats, Schedule};
 
-/// Of the first sixty, ten in which much goes wrong: a test below says what they have together.
+/// Of the first sixty, ten with many faults: a test below states their common content.
 pub const SEEDS: [u64; 10] = [0, 5, 12, 13, 24, 32, 39, 44, 54, 59];
 /// Longer than the longest blackout.
 pub const SILENCE: Duration = Duration::from_secs(8);
@@ -20,7 +20,7 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 /// An end looks this often whether it is to stop.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// What goes wrong by this seed.
+/// This seed's faults.
 pub fn schedule(seed: u64) -> Schedule {
     let limits = Limits {
         loss: 0.5,
@@ -38,7 +38,7 @@ pub fn bottleneck(seed: u64) -> Bottleneck {
     Bottleneck::new(mbps, "droptail:bytes=150000")
 }
 
-/// Bytes to move: less where most of the time goes into waiting for what was lost.
+/// Bytes to move: fewer where retransmissions take most of the time.
 pub fn amount(schedule: &Schedule) -> u64 {
     match (1.0 - schedule.up.loss) * (1.0 - schedule.down.loss) {
         back if back < 0.7 => 60_000,
@@ -109,7 +109,7 @@ pub fn all_at_once<T: Send>(
     good
 }
 
-/// What was to go wrong did so before all was over.
+/// Checks that the scheduled faults occurred before the end.
 pub fn check_befallen<'a>(stats: impl Iterator<Item = &'a ProxyStats> + Clone) {
     let sum = |count: fn(&ProxyStats) -> u64| stats.clone().map(count).sum::<u64>();
     assert!(sum(|stats| stats.address_changes) >= 5);

@@ -1,8 +1,8 @@
-//! What goes wrong between two ends, and when.
+//! The faults between two ends, and their times.
 //!
-//! A schedule is plain data. Written by hand it tests one thing; drawn from a seed it tests what
-//! no developer thought of, and its one line of text and its seed are all that is needed to see a failure
-//! again. Times count from the first datagram.
+//! A schedule is plain data. Written by hand it tests one thing; drawn from a seed it tests cases
+//! that no developer thought of. Its one line of text or its seed reproduces a failure. Times count
+//! from the first datagram.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub enum Direction {
     Down,
 }
 
-/// What happens to the datagrams of one direction, at all times. The default is a perfect path.
+/// The faults of one direction's datagrams, at all times. The default is a perfect path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
@@ -70,7 +70,7 @@ pub struct Stop {
     pub interval: Interval,
 }
 
-/// What goes wrong, and when.
+/// Faults and their times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Schedule {
@@ -214,7 +214,7 @@ impl Schedule {
         }
     }
 
-    /// What happens to datagrams that go in `direction`.
+    /// The faults of datagrams in `direction`.
     pub fn faults(&self, direction: Direction) -> &Faults {
         match direction {
             Direction::Up => &self.up,
@@ -302,7 +302,7 @@ impl Dice {
     }
 }
 
-/// A number that survives being written and read, wherever that is done.
+/// A number that survives being written and read everywhere.
 fn millionths(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
@@ -396,9 +396,9 @@ mod tests {
                 }
                 assert!(schedule.address_changes.is_sorted(), "{schedule}");
             }
-            let most = |value: fn(&Schedule) -> f64| drawn.iter().map(value).fold(0.0, f64::max);
-            assert!(most(|schedule| schedule.up.loss) > 0.95 * limits.loss);
-            let longest = most(|schedule| {
+            let largest = |value: fn(&Schedule) -> f64| drawn.iter().map(value).fold(0.0, f64::max);
+            assert!(largest(|schedule| schedule.up.loss) > 0.95 * limits.loss);
+            let longest = largest(|schedule| {
                 let lengths = schedule
                     .blackouts
                     .iter()

@@ -50,7 +50,7 @@ impl Spreading {
         self.sum += u128::from(span.as_nanos());
     }
 
-    /// What was counted so far.
+    /// The distribution so far.
     pub fn spread(&self) -> Spread {
         let number = self.histogram.len();
         if number == 0 {

@@ -1,9 +1,10 @@
-//! Plays the lies of many seeds to each controller on a virtual clock, and holds what comes of them to its [`Bound`].
+//! Plays the lies of many seeds to each controller on a virtual clock, and checks the results
+//! against its [`Bound`].
 //!
-//! Whatever a receiver says, what leaves stays within the controller's bound, so does memory, nothing
-//! panics or ceases to be a number, no timer spins, and once the receiver is honest the flow is
-//! again what it would have been. `HOSTILE_SEEDS` says how many seeds each controller gets (12); those of
-//! one controller alone with `HOSTILE_SCHEME`, one seed with `HOSTILE_SEED`. Ends with a table.
+//! Whatever a receiver says, the sent bytes and the memory stay within the controller's bound.
+//! Nothing panics or ceases to be a number, and no timer spins. Once the receiver is honest, the
+//! flow is again as without lies. `HOSTILE_SEEDS` is the number of seeds for each controller (12);
+//! `HOSTILE_SCHEME` selects one controller, `HOSTILE_SEED` one seed. Ends with a table.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,13 +16,13 @@ use verus_senders::Scheme;
 
 use crate::bound::{Bound, RECOVERED_FOR, bounds};
 use crate::campaign::each_seed;
-use crate::liar::{Liar, Lies, Told};
+use crate::liar::{Acknowledgement, Liar, Lies};
 use crate::{Datagram, Link};
 
 /// Every this often a look inside.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What sends, and hears the lies.
+/// The sender, which receives the lies.
 pub trait Side: Sized {
     /// Bytes of each of its packets (IP).
     const SIZE: u64;
@@ -47,7 +48,7 @@ pub trait Side: Sized {
     ///
     /// # Errors
     /// A lie that it catches.
-    fn hear(&mut self, now: Time, told: &Told) -> Result<Vec<u64>, FalseAck>;
+    fn on_ack(&mut self, now: Time, ack: &Acknowledgement) -> Result<Vec<u64>, FalseAck>;
 
     /// The next packet's number, if one may leave.
     fn transmit(&mut self, now: Time) -> Option<(u64, Option<Stamp>)>;
@@ -58,7 +59,7 @@ pub trait Side: Sized {
     /// It is then.
     fn on_timer(&mut self, now: Time);
 
-    /// What decides.
+    /// Its controller.
     fn controller(&self) -> &dyn Controller;
 
     /// Bytes that may be in flight.
@@ -85,10 +86,10 @@ impl Datagram for Packet {
     fn flip(&mut self, _bit: usize) {}
 }
 
-/// What came of a flow.
+/// The outcome of a flow.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// Bytes that came, in each second.
+    /// Bytes that arrived, in each second.
     came: Vec<f64>,
     /// The longest time in the queue in each second, ms.
     queued_ms: Vec<f64>,
@@ -104,11 +105,11 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// What must hold at any time.
+    /// Checks the invariants at any time.
     fn look(&mut self, scheme: &Scheme, side: &impl Side, size: u64) {
         let controller = side.controller();
         let window = controller.window().get();
-        // What a model grants to an epoch may be nothing.
+        // A model may grant nothing to an epoch.
         assert!(window >= size || scheme.name() == "model", "{window} bytes");
         assert!(window < 1 << 40, "{window} bytes");
         self.limit = self.limit.max(side.limit());
@@ -116,7 +117,7 @@ impl Outcome {
             assert!(rate.as_bps() > 0, "paced at nothing");
         }
         controller.probe(&mut |name, value| {
-            // What is not known yet is no number; these always are.
+            // Unknown values are no number; these two are always known.
             let always = ["window_packets", "delay_estimate_ms"].contains(&name);
             let absent = value.is_nan() && !always;
             assert!(absent || value.abs() < 1e15, "{name} is {value}");
@@ -145,7 +146,7 @@ fn run<S: Side>(scheme: &Scheme, link: Link, lies: &Lies, until: Time) -> Outcom
     let mut liar = Liar::new(lies.clone(), S::observer(scheme));
     let mut path = link.path();
     // The way back is long and never full.
-    let mut back: VecDeque<(Time, Told)> = VecDeque::new();
+    let mut back: VecDeque<(Time, Acknowledgement)> = VecDeque::new();
     let seconds = until.as_secs_f64().ceil() as usize;
     let mut outcome = Outcome {
         came: vec![0.0; seconds + 1],
@@ -158,19 +159,19 @@ fn run<S: Side>(scheme: &Scheme, link: Link, lies: &Lies, until: Time) -> Outcom
         while let Some(arrived) = path.poll(now) {
             let Packet { number, stamp, .. } = arrived.datagram;
             let second = now.as_secs_f64() as usize;
-            let way = now.since(outcome.packets[number as usize].0);
-            let queued = way.saturating_sub(link.one_way).as_millis_f64();
+            let one_way = now.since(outcome.packets[number as usize].0);
+            let queued = one_way.saturating_sub(link.one_way).as_millis_f64();
             outcome.came[second] += S::SIZE as f64;
             outcome.queued_ms[second] = outcome.queued_ms[second].max(queued);
             let stamp = stamp.as_ref().map(Stamp::as_slice);
             liar.on_packet(now, number, Bytes::new(S::SIZE), stamp);
         }
-        while let Some(told) = liar.poll(now) {
-            back.push_back((now + link.one_way, told));
+        while let Some(ack) = liar.poll(now) {
+            back.push_back((now + link.one_way, ack));
         }
         while back.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, told) = back.pop_front().expect("just seen");
-            let Ok(acked) = side.hear(now, &told) else {
+            let (_, ack) = back.pop_front().expect("just seen");
+            let Ok(acked) = side.on_ack(now, &ack) else {
                 outcome.caught = true;
                 return outcome;
             };
@@ -213,8 +214,8 @@ fn run<S: Side>(scheme: &Scheme, link: Link, lies: &Lies, until: Time) -> Outcom
         assert!(at_once < 10_000, "it spins at {now:?}");
         now = now.max(next);
     }
-    let most = S::TIMERS.0 * sent as f64 + S::TIMERS.1 * until.as_secs_f64();
-    assert!((timers as f64) < most, "{timers} timers");
+    let allowed = S::TIMERS.0 * sent as f64 + S::TIMERS.1 * until.as_secs_f64();
+    assert!((timers as f64) < allowed, "{timers} timers");
     outcome
 }
 
@@ -233,11 +234,11 @@ fn model<S: Side>() -> Vec<u8> {
     model.expect("there are samples").to_bytes()
 }
 
-/// What one seed led to.
+/// The outcome of one seed.
 #[derive(Default)]
 struct Tried {
     seed: u64,
-    /// What left while there were lies, in multiples of what the link carried.
+    /// Bytes sent while there were lies, in multiples of the link's capacity.
     sent: f64,
     lied_to: Outcome,
     /// After how many seconds of honesty; none if a lie was caught.
@@ -245,7 +246,7 @@ struct Tried {
     failures: Vec<String>,
 }
 
-/// After how many seconds of honesty the flow gets its share, with no more delay than usual.
+/// The seconds of honesty until the flow gets its share, without more delay than usual.
 fn recovery(bound: &Bound, honest: &Outcome, lied_to: &Outcome, lies: &Lies, link: Link) -> f64 {
     let first = lies.until.as_secs_f64().ceil() as usize;
     let settled = |from: &usize| {
@@ -288,7 +289,8 @@ fn try_seed<S: Side>(scheme: &Scheme, seed: u64, bound: &Bound) -> Tried {
         fail(format!("remembers {}", lied_to.remembered));
     }
     if !lied_to.caught {
-        // Who gets its share of all that the link carries gets it of what an honest receiver got.
+        // A flow with its share of the link's whole capacity has its share of an honest receiver's
+        // bytes.
         let all = Outcome {
             came: vec![link.bytes_in(Duration::from_secs(1)); lied_to.came.len()],
             queued_ms: vec![0.0; lied_to.came.len()],
@@ -317,7 +319,7 @@ fn try_seed<S: Side>(scheme: &Scheme, seed: u64, bound: &Bound) -> Tried {
     tried
 }
 
-/// Plays what is asked for, and prints a table.
+/// Plays the requested seeds, and prints a table.
 ///
 /// # Panics
 /// If a bound does not hold.
@@ -337,7 +339,7 @@ pub fn hold<S: Side>() {
         };
         let scheme = Scheme::open(text, |_| Ok(model.clone())).expect("it is in the list");
         let tried = each_seed(&seeds, |seed| try_seed::<S>(&scheme, seed, &bound));
-        let most = |of: fn(&Outcome) -> usize| {
+        let largest = |of: fn(&Outcome) -> usize| {
             let of = tried.iter().map(|one| of(&one.lied_to));
             of.max().unwrap_or(0)
         };
@@ -352,9 +354,9 @@ pub fn hold<S: Side>() {
             bound.sent,
             sent.sent,
             sent.seed,
-            most(|one| one.limit as usize / 1000),
-            most(|one| one.remembered),
-            most(|one| one.points),
+            largest(|one| one.limit as usize / 1000),
+            largest(|one| one.remembered),
+            largest(|one| one.points),
             100.0 * bound.share,
             bound.recovers_within,
             spread(&mut recoveries),

@@ -45,7 +45,7 @@ pub enum Ending {
     Spinning,
 }
 
-/// What happened between two ends.
+/// The outcome between two ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Meeting {
     /// How it ended.
@@ -60,7 +60,7 @@ pub struct Meeting {
     pub down: PathStats,
 }
 
-/// What is between the two ends, besides the schedule.
+/// The environment of the two ends, besides the schedule.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// The link from the client to the server, if its capacity is limited.
@@ -80,7 +80,7 @@ const fn address(host: u8, port: u16) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)), port)
 }
 
-/// A datagram with the client's address at the time of sending, whichever way it goes.
+/// A datagram with the client's address at the time of sending, in either direction.
 #[derive(Clone, Debug)]
 struct Addressed {
     client: SocketAddr,
@@ -101,7 +101,7 @@ impl Datagram for Addressed {
 struct Host<'a> {
     end: End,
     endpoint: &'a mut dyn Endpoint,
-    /// What came while it was stopped.
+    /// Datagrams that arrived while it was stopped.
     waiting: VecDeque<Addressed>,
 }
 
@@ -194,7 +194,7 @@ impl World<'_> {
             server.arrive(now, arrived.datagram, stopped[1]);
         }
         while let Some(arrived) = self.down.poll(now) {
-            // What was sent to an address that the client no longer has is lost.
+            // A datagram to an address that the client no longer has is lost.
             if arrived.datagram.client == client_address(self.changes) {
                 client.arrive(now, arrived.datagram, stopped[0]);
             }
@@ -384,10 +384,10 @@ mod tests {
         schedule.address_changes = vec![Time::from_millis(20_050), Time::from_millis(30_500)];
         let (meeting, asks, _) = meet(&schedule);
         assert_eq!((meeting.ending, asks.answers.len()), (Ending::Stuck, 99));
-        let seen = |index: usize| String::from_utf8(asks.answers[index].1.clone()).unwrap();
-        assert_eq!(seen(19), "10.0.0.1:50000");
-        assert_eq!(seen(20), "10.0.0.2:50001");
-        assert_eq!(seen(98), "10.0.0.2:50002");
+        let address = |index: usize| String::from_utf8(asks.answers[index].1.clone()).unwrap();
+        assert_eq!(address(19), "10.0.0.1:50000");
+        assert_eq!(address(20), "10.0.0.2:50001");
+        assert_eq!(address(98), "10.0.0.2:50002");
     }
 
     #[test]

@@ -4,19 +4,19 @@
 use verus_core::receiver::{Ack, RANGES_PER_ACK};
 use verus_core::sender::FalseAck;
 use verus_core::{Bytes, Controller, Duration, Stamp, Time};
-use verus_faults::liar::Told;
+use verus_faults::liar::Acknowledgement;
 use verus_faults::trial::{self, Side};
 use verus_senders::{Scheme, Sender};
 
-/// What the probe believes of a receiver that says it held an acknowledgement.
+/// The longest hold of an acknowledgement that the probe accepts from a receiver.
 const LONGEST_HOLD: Duration = Duration::from_millis(25);
-/// What the probe lets be in flight.
+/// The probe's limit on bytes in flight.
 const MOST_IN_FLIGHT: Bytes = Bytes::new(64 << 20);
 
 struct Core {
     sender: Sender,
-    /// What the receiver has counted of congestion marks: it adds far more than came, so that its count goes round, and seems to go
-    /// back.
+    /// The receiver's count of congestion marks. It adds far more than arrived, so that its count
+    /// wraps and seems to go back.
     marks: u32,
 }
 
@@ -34,27 +34,27 @@ impl Side for Core {
     }
 
     /// As the probe does.
-    fn hear(&mut self, now: Time, told: &Told) -> Result<Vec<u64>, FalseAck> {
+    fn on_ack(&mut self, now: Time, acknowledged: &Acknowledgement) -> Result<Vec<u64>, FalseAck> {
         const COUNTED: u32 = (1 << 29) + 1;
         self.marks = self
             .marks
-            .wrapping_add(COUNTED.wrapping_mul(told.marked as u32));
-        let mut received = told.received.clone();
+            .wrapping_add(COUNTED.wrapping_mul(acknowledged.marked as u32));
+        let mut received = acknowledged.received.clone();
         for one in &mut received {
             one.hold = one.hold.min(LONGEST_HOLD);
         }
-        let mut report = told.report.as_deref();
-        let groups = told.ranges.len().div_ceil(RANGES_PER_ACK);
+        let mut report = acknowledged.report.as_deref();
+        let groups = acknowledged.ranges.len().div_ceil(RANGES_PER_ACK);
         for index in (0..groups).rev() {
             let from = index * RANGES_PER_ACK;
-            let to = told.ranges.len().min(from + RANGES_PER_ACK);
-            let newest = told.ranges[from].last;
+            let to = acknowledged.ranges.len().min(from + RANGES_PER_ACK);
+            let newest = acknowledged.ranges[from].last;
             let (at, hold) = received
                 .binary_search_by_key(&newest, |one| one.number)
-                .map_or((told.written, Duration::ZERO), |at| {
+                .map_or((acknowledged.written, Duration::ZERO), |at| {
                     (received[at].at, received[at].hold)
                 });
-            let mut ack = Ack::new(told.ranges[from..to].iter().copied(), at, hold);
+            let mut ack = Ack::new(acknowledged.ranges[from..to].iter().copied(), at, hold);
             ack.marks = self.marks;
             let report = if index == 0 { report.take() } else { None };
             self.sender

@@ -42,9 +42,9 @@ fn datagrams_go_both_ways_between_each_client_and_the_server() {
         for (client, question) in clients.iter().zip(["one", "two"]) {
             client.send(question.as_bytes()).unwrap();
         }
-        let heard = [receive(&server), receive(&server)];
-        assert_ne!(heard[0].1, heard[1].1, "each client has an address");
-        for (question, from) in &heard {
+        let requests = [receive(&server), receive(&server)];
+        assert_ne!(requests[0].1, requests[1].1, "each client has an address");
+        for (question, from) in &requests {
             let answer = [b"re: ", question.as_slice()].concat();
             server.send_to(&answer, from).unwrap();
         }
@@ -71,12 +71,12 @@ fn the_server_sees_a_new_address_and_answers_there_reach_the_same_client() {
     })
     .unwrap();
     let client = client_of(&proxy);
-    let mut seen = Vec::new();
+    let mut addresses = Vec::new();
     for round in 0..3 {
         client.send(b"question").unwrap();
         let (_, from) = receive(&server);
-        assert!(!seen.contains(&from), "{from} again");
-        seen.push(from);
+        assert!(!addresses.contains(&from), "{from} again");
+        addresses.push(from);
         server.send_to(b"answer", from).unwrap();
         assert_eq!(receive(&client).0, b"answer");
         match round {

@@ -1,4 +1,4 @@
-//! What properties draw (`.cargo/config.toml`).
+//! The settings of property tests (`.cargo/config.toml`).
 
 use proptest::test_runner::{Config, RngSeed};
 
