@@ -1,14 +1,15 @@
 //! How two clocks that were never set together relate: their offset and drift, from packets that went both
 //! ways.
 //!
-//! The one-way delays of packets lie above a line: the delay of an empty path, plus what the clocks are
-//! apart, which grows with their drift. Upward that line rises with the drift, downward it falls by as much.
-//! The drift is the slope at which both lines, each pushed up against its lowest packets, enclose the
-//! least round trip (Moon, Skelly and Towsley, "Estimation and Removal of Clock Skew from Network Delay
-//! Measurements", INFOCOM 1999, for both directions at once). How far the lines may turn before they leave
-//! the lowest packets by more than those scatter is the drift's error. The sum of the lines is the round trip of
-//! the empty path; their difference is twice the offset if the empty path is as long in both directions.
-//! Whether it is cannot be measured: the offset may be wrong by half of that round trip.
+//! The one-way delays of packets lie above a line: the delay of an empty path plus the clocks'
+//! offset, which grows with their drift. Upward that line rises with the drift, downward it falls
+//! by as much. The drift is the slope at which both lines, each pushed up against its lowest
+//! packets, enclose the least round trip (Moon, Skelly and Towsley, "Estimation and Removal of
+//! Clock Skew from Network Delay Measurements", INFOCOM 1999, for both directions at once). The
+//! drift's error is how far the lines may turn before they leave the lowest packets by more than
+//! those scatter. The sum of the lines is the round trip of the empty path. Their difference is
+//! twice the offset if the empty path is as long in both directions. Packets cannot show whether it
+//! is: the offset may be wrong by half of that round trip.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +19,7 @@ use verus_core::{Duration, Time};
 
 /// Quartz is better than this by far: what looks worse is the path.
 const MOST_DRIFT: f64 = 500e-6;
-/// The lowest packet of each such span and direction stands for all of them.
+/// The length of a span; its lowest packet in each direction represents all of them.
 const SPAN: Duration = Duration::from_millis(100);
 
 /// A packet by both clocks.
@@ -30,7 +31,7 @@ pub struct Passage {
     pub received: Time,
 }
 
-/// What relates a far clock to the near one, and an empty path's round trip.
+/// The relation of a far clock to the near one, and an empty path's round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Clocks {
     /// The near time that `offset_ms` holds for.
@@ -59,9 +60,10 @@ pub struct Clocks {
 type Lows = Vec<(f64, f64)>;
 
 impl Clocks {
-    /// Relates the clocks by packets that went up, sent by the near clock, and down, sent by the far one, each in
-    /// order of arrival. `calm` lists when, by the near clock, the path was empty but for light probes: it
-    /// says how far the lowest packets scatter. `None` without packets in both directions.
+    /// Relates the clocks by packets that went up, sent by the near clock, and down, sent by the
+    /// far one, each in order of arrival. `calm` lists the times, by the near clock, in which the
+    /// path was empty except for light probes; they show how far the lowest packets scatter. `None`
+    /// without packets in both directions.
     pub fn estimate(
         up: impl IntoIterator<Item = Passage>,
         down: impl IntoIterator<Item = Passage>,
@@ -85,12 +87,12 @@ impl Clocks {
         if downs.lows.is_empty() {
             return None;
         }
-        let lines = |drift: f64| least(&ups.lows, -drift) + least(&downs.lows, drift);
+        let lines = |drift: f64| intercept(&ups.lows, -drift) + intercept(&downs.lows, drift);
         let scatter = ups.scatter + downs.scatter + 1e-6;
         let (low, high) = slopes(lines, scatter);
         let drift_error = (high - low) / 2.0;
         let drift = (high + low) / 2.0;
-        let (above, below) = (least(&ups.lows, -drift), least(&downs.lows, drift));
+        let (above, below) = (intercept(&ups.lows, -drift), intercept(&downs.lows, drift));
         // Stamps that are off by some µs can make that of a path within one machine negative.
         let base_rtt = (above + below).max(0.0);
         let offset_nanos = zero.wrapping_add(((above - below) / 2.0 * 1e9).round() as i64);
@@ -106,7 +108,7 @@ impl Clocks {
         })
     }
 
-    /// What the near clock showed when the far one showed `far`.
+    /// The near clock's time when the far one showed `far`.
     pub fn near(&self, far: Time) -> Time {
         let since = (far.as_nanos() as i64)
             .wrapping_sub(self.offset_nanos)
@@ -140,7 +142,7 @@ struct Lowest {
     delays: Vec<Vec<i64>>,
 }
 
-struct Found {
+struct Envelope {
     lows: Lows,
     scatter: f64,
 }
@@ -171,7 +173,7 @@ impl Lowest {
         }
     }
 
-    fn finish(self) -> Found {
+    fn finish(self) -> Envelope {
         let lows = self
             .lows
             .values()
@@ -183,7 +185,7 @@ impl Lowest {
             let rank = (delays.len() / 20).max(1).min(delays.len().checked_sub(1)?);
             Some((delays[rank] - delays[0]) as f64 / 1e9)
         });
-        Found {
+        Envelope {
             scatter: scatter.fold(0.0, f64::max),
             lows,
         }
@@ -191,7 +193,7 @@ impl Lowest {
 }
 
 /// Where a line of this slope, pushed up against the points from below, crosses zero.
-fn least(points: &Lows, slope: f64) -> f64 {
+fn intercept(points: &Lows, slope: f64) -> f64 {
     points
         .iter()
         .map(|&(at, delay)| delay + slope * at)
@@ -281,14 +283,14 @@ mod tests {
             up_ms: 20.0,
             down_ms: 20.0,
         };
-        let found = world.estimate(&[1.0, 60.0], |_, index| (index * 7 % 13) as f64);
-        assert!((found.drift_ppm - 50.0).abs() < 1.0, "{found:?}");
-        assert!(found.drift_error_ppm < 100.0, "{found:?}");
+        let clocks = world.estimate(&[1.0, 60.0], |_, index| (index * 7 % 13) as f64);
+        assert!((clocks.drift_ppm - 50.0).abs() < 1.0, "{clocks:?}");
+        assert!(clocks.drift_error_ppm < 100.0, "{clocks:?}");
         // At the reference of 1 s, 50 ppm have come to 50 µs.
-        assert!((found.offset_ms - 3_600_000.05).abs() < 0.02, "{found:?}");
-        assert!((found.base_rtt_ms - 40.0).abs() < 0.05, "{found:?}");
+        assert!((clocks.offset_ms - 3_600_000.05).abs() < 0.02, "{clocks:?}");
+        assert!((clocks.base_rtt_ms - 40.0).abs() < 0.05, "{clocks:?}");
         let far = world.far(30.0);
-        assert!(found.near(far).since(Time::from_millis(29_999)) < Duration::from_micros(1100));
+        assert!(clocks.near(far).since(Time::from_millis(29_999)) < Duration::from_micros(1100));
     }
 
     #[test]
@@ -299,10 +301,13 @@ mod tests {
             up_ms: 50.0,
             down_ms: 10.0,
         };
-        let found = world.estimate(&[1.0, 30.0], |_, index| (index % 3) as f64);
-        assert!((found.offset_ms - 3_600_020.0).abs() < 0.1, "{found:?}");
-        assert!(found.offset_error_ms >= 20.0, "{found:?}");
-        assert!(found.drift_ppm.abs() <= found.drift_error_ppm, "{found:?}");
+        let clocks = world.estimate(&[1.0, 30.0], |_, index| (index % 3) as f64);
+        assert!((clocks.offset_ms - 3_600_020.0).abs() < 0.1, "{clocks:?}");
+        assert!(clocks.offset_error_ms >= 20.0, "{clocks:?}");
+        assert!(
+            clocks.drift_ppm.abs() <= clocks.drift_error_ppm,
+            "{clocks:?}"
+        );
     }
 
     #[test]
@@ -313,9 +318,11 @@ mod tests {
             up_ms: 20.0,
             down_ms: 20.0,
         };
-        let found = world.estimate(&[1.0], |way, index| ((index * 7 + way * 3) % 11) as f64);
-        assert!(found.drift_error_ppm >= 30.0, "{found:?}");
-        assert!((found.drift_ppm - 30.0).abs() <= found.drift_error_ppm);
+        let clocks = world.estimate(&[1.0], |direction, index| {
+            ((index * 7 + direction * 3) % 11) as f64
+        });
+        assert!(clocks.drift_error_ppm >= 30.0, "{clocks:?}");
+        assert!((clocks.drift_ppm - 30.0).abs() <= clocks.drift_error_ppm);
     }
 
     #[test]
@@ -345,8 +352,11 @@ mod tests {
                 });
             }
         }
-        let found = Clocks::estimate(up, down, &[]).expect("packets went both ways");
-        assert!(found.drift_ppm.abs() <= found.drift_error_ppm, "{found:?}");
+        let clocks = Clocks::estimate(up, down, &[]).expect("packets went both ways");
+        assert!(
+            clocks.drift_ppm.abs() <= clocks.drift_error_ppm,
+            "{clocks:?}"
+        );
     }
 
     #[test]
@@ -369,10 +379,10 @@ mod tests {
             scatter in prop::collection::vec(0.0f64..5.0, 64),
         ) {
             let world = World { offset: offset + 2_000_000_000, drift: drift / 1e6, up_ms, down_ms };
-            let found = world.estimate(&[1.0, 30.0], |way, index| scatter[((index * 5 + way * 17) % 64) as usize]);
-            prop_assert!((found.drift_ppm - drift).abs() <= found.drift_error_ppm + 1.0, "{found:?}");
+            let clocks = world.estimate(&[1.0, 30.0], |direction, index| scatter[((index * 5 + direction * 17) % 64) as usize]);
+            prop_assert!((clocks.drift_ppm - drift).abs() <= clocks.drift_error_ppm + 1.0, "{clocks:?}");
             let offset = (world.offset as f64 + 1e9 * world.drift) / 1e6;
-            prop_assert!((found.offset_ms - offset).abs() <= found.offset_error_ms + 0.01, "{found:?}");
+            prop_assert!((clocks.offset_ms - offset).abs() <= clocks.offset_error_ms + 0.01, "{clocks:?}");
         }
     }
 }

@@ -5,8 +5,8 @@ use verus_core::Duration;
 /// The finest histogram step, in ns. Ten microseconds is a twelfth of a 1500-byte packet's time at 100 Mbit/s.
 const UNIT_NANOS: u64 = 10_000;
 
-/// The resolution of a histogram: units of 10 µs, or `digits` binary digits after the leading one, whichever is
-/// coarser.
+/// The resolution of a histogram: units of 10 µs, or `digits` binary digits after the leading one
+/// if that is coarser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resolution {
     digits: u32,
@@ -24,8 +24,8 @@ impl Resolution {
     /// 1/16384: steps are at most a millisecond below 16 s, so that whole milliseconds stay apart.
     pub(crate) const WHOLE_MILLISECONDS: Resolution = Resolution { digits: 14 };
 
-    /// The step that a span of `nanos` ns is counted in. Each power of two has 2^`digits` steps; what is less than
-    /// twice that many units has a step for each.
+    /// The step that counts a span of `nanos` ns. Each power of two has 2^`digits` steps; below
+    /// twice that many units, each unit has a step.
     #[inline]
     fn step(self, nanos: u64) -> usize {
         let units = nanos / UNIT_NANOS;
@@ -108,20 +108,20 @@ impl Counts {
         if total == 0 {
             return None;
         }
-        let mut found = [0; N];
+        let mut values = [0; N];
         let mut next = 0;
-        let mut seen = 0;
+        let mut counted = 0;
         for (step, &count) in (self.first..).zip(&self.steps) {
-            seen += u64::from(count);
-            while next < N && rank(quantiles[next], total) < seen {
-                found[next] = self.resolution.lowest(step);
+            counted += u64::from(count);
+            while next < N && rank(quantiles[next], total) < counted {
+                values[next] = self.resolution.lowest(step);
                 next += 1;
             }
             if next == N {
                 break;
             }
         }
-        Some(found)
+        Some(values)
     }
 }
 

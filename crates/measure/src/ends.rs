@@ -1,8 +1,8 @@
-//! What flows amount to by what their two ends tell.
+//! The results of flows, from the reports of their two ends.
 //!
-//! On a live path the bottleneck cannot be observed: [`PathFlow`] is a flow there, and [`PathTotals`] what the flows of one
-//! direction amount to. On an emulated link the bottleneck has a [`Meter`](crate::Meter), and the ends add
-//! what it cannot know: [`EndMetrics`].
+//! On a live path the bottleneck cannot be observed: [`PathFlow`] is a flow there, and
+//! [`PathTotals`] the results of one direction's flows. On an emulated link the bottleneck has a
+//! [`Meter`](crate::Meter), and the ends add values that it cannot measure: [`EndMetrics`].
 
 use serde::Serialize;
 use verus_core::{Bytes, Duration};
@@ -14,7 +14,7 @@ use crate::path::PathMeter;
 /// One flow of a live path, as both ends know it in the end.
 #[derive(Clone, Copy, Debug)]
 pub struct PathFlow<'a> {
-    /// What arrived, and when.
+    /// Arrivals and their times.
     pub meter: &'a PathMeter,
     /// Bytes that arrived for the first time.
     pub distinct: Bytes,
@@ -71,7 +71,7 @@ impl PathMetrics {
     }
 }
 
-/// What the flows of one direction of a live path amount to.
+/// The results of the flows of one direction of a live path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PathTotals {
     /// All of them together.
@@ -88,7 +88,7 @@ pub struct PathTotals {
     pub flow_max_mbps: Option<f64>,
     /// Throughput / mean round-trip time, Mbit/s per second of delay.
     pub power: Option<f64>,
-    /// What rates are over.
+    /// The time that rates are over.
     #[serde(skip)]
     pub interval: Duration,
 }
@@ -116,7 +116,8 @@ impl PathFlow<'_> {
 }
 
 impl PathTotals {
-    /// What `flows` amount to. Rates are over `interval`, or where there is none until the last arrival of any.
+    /// The results of `flows`. Rates are over `interval`, or if that is `None` until the last
+    /// arrival of any.
     pub fn of(flows: &[PathFlow<'_>], interval: Option<Duration>) -> PathTotals {
         let last = flows.iter().filter_map(|flow| flow.meter.elapsed()).max();
         let interval = interval.or(last).unwrap_or_default();
@@ -125,12 +126,12 @@ impl PathTotals {
             .map(|flow| (flow.metrics(Some(interval)), flow.meter.packets() as f64))
             .collect();
         let mean = |value: fn(&PathMetrics) -> Option<f64>| {
-            let known = || {
+            let weighted = || {
                 each.iter()
                     .filter_map(|(m, weight)| Some((value(m)?, weight)))
             };
-            let sum: f64 = known().map(|(value, weight)| value * weight).sum();
-            ratio(sum, known().map(|(_, weight)| weight).sum())
+            let sum: f64 = weighted().map(|(value, weight)| value * weight).sum();
+            ratio(sum, weighted().map(|(_, weight)| weight).sum())
         };
         let total = |count: fn(&PathFlow<'_>) -> u64| {
             // Of a live path, some are what the other end says.
@@ -198,7 +199,7 @@ fn jain_of_seconds(flows: &[PathFlow<'_>]) -> Option<f64> {
     jain.mean()
 }
 
-/// What the ends of a flow add to what the meter of its bottleneck knows.
+/// A flow's metrics that only its ends can measure, not the meter of its bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct EndMetrics {
     /// Bytes new to the receiver, Mbit/s.
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!(metrics.rtt_mean_ms, Some(50.0));
         assert_eq!(metrics.rtt_p95_ms, None);
         assert_eq!(metrics.loss_rate, Some(0.5));
-        // (3 + 1)² / (2 · (9 + 1)) = 0.8, but for a packet more or less in a second.
+        // (3 + 1)² / (2 · (9 + 1)) = 0.8, up to one packet in a second.
         assert!((totals.jain.expect("seconds") - 0.8).abs() < 1e-3);
         let power = throughput_mbps / 0.05;
         assert!((totals.power.expect("a round trip") - power).abs() < 1e-9);
@@ -334,7 +335,7 @@ mod tests {
 
     #[test]
     fn what_one_end_does_not_tell_is_unknown_of_all() {
-        let told = EndMetrics {
+        let complete = EndMetrics {
             rtt_mean_ms: Some(10.0),
             retransmit_rate: Some(0.5),
             ..EndMetrics::of_goodput(Some(250_000), 2.0)
@@ -343,7 +344,7 @@ mod tests {
             rtt_mean_ms: Some(30.0),
             ..EndMetrics::of_goodput(Some(500_000), 2.0)
         };
-        let together = EndMetrics::together(&[told, silent]);
+        let together = EndMetrics::together(&[complete, silent]);
         assert_eq!(together.goodput_mbps, Some(3.0));
         assert_eq!(together.rtt_mean_ms, Some(20.0));
         assert_eq!(together.retransmit_rate, None);

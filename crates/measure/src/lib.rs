@@ -1,9 +1,9 @@
 //! Every metric, from packet events: one implementation for simulator, emulator and Mahimahi logs.
 //!
-//! A [`Meter`] is told what happens at one bottleneck and at the ends of the flows that cross it,
-//! in time order, and answers with [`Metrics`] at the end. It keeps sums and histograms, never
-//! packets, so its memory does not grow with the traffic: only the time series grow, with time.
-//! [`mahimahi`] feeds the same meter from a link log, and writes such logs.
+//! A [`Meter`] receives the events at one bottleneck and at the ends of the flows that cross it, in
+//! time order, and returns [`Metrics`] at the end. It keeps sums and histograms, never packets. Its
+//! memory thus does not grow with the traffic; only the time series grow, with time. [`mahimahi`]
+//! feeds the same meter from a link log, and writes such logs.
 //!
 //! [`qlog`] writes what a flow's sender did, packet by packet.
 //!

@@ -10,8 +10,8 @@
 //! 90 d 2 2964                 two packets of 2964 bytes together were dropped
 //! ```
 //!
-//! Only the bottleneck queue is in it: propagation is not, nor whose a packet is, so a log is one
-//! flow and goodput, round-trip times and power are unknown.
+//! A log contains only the bottleneck queue, without propagation and without flow identifiers. So a
+//! log is one flow, and its goodput, round-trip times and power are unknown.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -43,7 +43,7 @@ pub enum Error {
         name: String,
         /// Lines read until then.
         line: u64,
-        /// What the source said.
+        /// The source's error.
         source: io::Error,
     },
     /// A line is not what a log may hold there.
@@ -53,7 +53,7 @@ pub enum Error {
         name: String,
         /// The line, counted from 1.
         line: u64,
-        /// The field and what is wrong with it.
+        /// The field and its error.
         what: String,
     },
     /// There is no event at all.
@@ -64,7 +64,7 @@ pub enum Error {
     },
 }
 
-/// What a link log says.
+/// A report of a link log.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LogReport {
     /// `base timestamp` of the header, ms.
@@ -94,8 +94,8 @@ pub struct LogReport {
     /// All metrics. The drops in them, and the loss rate, are the larger of the logged and the
     /// estimated number.
     pub metrics: Metrics,
-    /// What the link could carry, Mbit/s, in the bins of `metrics.series`, which count from the
-    /// first event.
+    /// The link's capacity, Mbit/s, in the bins of `metrics.series`, which count from the first
+    /// event.
     #[serde(skip)]
     pub capacity_mbps: Vec<f64>,
 }
@@ -127,7 +127,7 @@ pub fn analyze(name: &str, source: impl Read) -> Result<LogReport, Error> {
                 });
             }
         }
-        let told = if text.len() > MAX_LINE {
+        let parsed = if text.len() > MAX_LINE {
             Err(format!("longer than {MAX_LINE} bytes"))
         } else {
             log.line(text.trim_ascii()).map_err(|what| {
@@ -135,7 +135,7 @@ pub fn analyze(name: &str, source: impl Read) -> Result<LogReport, Error> {
                 format!("{what}{hint}")
             })
         };
-        told.map_err(|what| Error::Line {
+        parsed.map_err(|what| Error::Line {
             name: name.to_owned(),
             line,
             what,
@@ -199,7 +199,8 @@ impl<R: Read> Read for WholeLines<R> {
     }
 }
 
-/// What is to be said of a file that does not begin as a log does: what a log is, and what this seems to be.
+/// A hint for a file that does not begin as a log does: the format of a log, and this file's likely
+/// format.
 fn another(line: &[u8]) -> &'static str {
     let line = line.trim_ascii();
     let kind = line.split(u8::is_ascii_whitespace).nth(1);
@@ -251,7 +252,7 @@ pub fn fuzz(data: &[u8]) {
     assert!(delays.is_sorted());
 }
 
-/// What was read so far. Times are kept from the first event.
+/// The state read so far. Times are kept from the first event.
 struct Log {
     meter: Meter,
     base_timestamp: Option<u64>,

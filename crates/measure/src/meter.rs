@@ -13,8 +13,8 @@ const FAIRNESS_WINDOW: Duration = Duration::from_secs(1);
 /// Measures one bottleneck and the flows that cross it.
 ///
 /// Events come in time order. Every packet is reported when it reaches the bottleneck
-/// ([`on_arrival`](Meter::on_arrival), dropped or not) and then at most once more, when it leaves
-/// ([`on_departure`](Meter::on_departure), in the order of entering) or is dropped
+/// ([`on_arrival`](Meter::on_arrival), dropped or not). It is reported at most once more: when it
+/// leaves ([`on_departure`](Meter::on_departure), in the order of entering) or is dropped
 /// ([`on_drop`](Meter::on_drop)). Events at the ends are optional: without them, goodput,
 /// round-trip times and retransmissions are reported as unknown.
 ///

@@ -1,9 +1,10 @@
-//! What a run amounts to, under the names that tables and files use.
+//! The results of a run, under the names that tables and files use.
 
 use serde::Serialize;
 
-/// The metrics of one run at one bottleneck. What could not be observed, or has no value (a delay
-/// when nothing was delivered), is `None` and `null` in JSON; nothing is ever not-a-number.
+/// The metrics of one run at one bottleneck. A metric that could not be observed, or has no value
+/// (a delay when nothing was delivered), is `None`, and `null` in JSON. No value is ever
+/// not-a-number.
 ///
 /// The measured interval runs from the first packet reaching the bottleneck to the end of the run
 /// (in a Mahimahi log, from its first event to its last). Packets dropped, or still queued at the
@@ -12,7 +13,7 @@ use serde::Serialize;
 pub struct Metrics {
     /// Length of the measured interval, s.
     pub interval_s: f64,
-    /// What the channel could have carried, Mbit/s.
+    /// The channel's capacity, Mbit/s.
     pub capacity_mbps: f64,
     /// Bytes that left the bottleneck queue, Mbit/s.
     pub throughput_mbps: f64,
@@ -59,8 +60,9 @@ pub struct Metrics {
     pub flow_max_mbps: Option<f64>,
     /// Files, or frames of a live source, that were delivered completely; none where no flow has such to send.
     pub completions: Option<u64>,
-    /// Mean time from the beginning of a file's connection, or from when a frame was there to be sent, to the arrival of
-    /// all of it, s, over those that were delivered completely.
+    /// Mean time to the complete arrival of a file or frame, s, over those that were delivered
+    /// completely. It counts from the beginning of a file's connection, or from when a frame was
+    /// ready to be sent.
     pub completion_mean_s: Option<f64>,
     /// Median of the same, s.
     pub completion_p50_s: Option<f64>,
@@ -130,8 +132,8 @@ impl Metrics {
     ];
 }
 
-/// The metrics of one flow; the fields mean what they mean in [`Metrics`]. Rates are over the
-/// run's measured interval, also for a flow that was on for a part of it.
+/// The metrics of one flow; the fields mean the same as in [`Metrics`]. Rates are over the run's
+/// measured interval, also for a flow that was on for a part of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FlowMetrics {
     /// Index of the flow.

@@ -1,8 +1,9 @@
 //! Metrics of one flow from its two ends alone, where the bottleneck cannot be observed.
 //!
-//! The ends know when each packet left and arrived, each by a clock of its own. Between two clocks that were never set
-//! together only differences mean anything: the queueing delay is estimated as the one-way delay above the least of the
-//! run. It includes the drift between the clocks (some tens of µs a second) and leaves out a queue that never drained.
+//! The ends record when each packet left and arrived, each by a separate clock. Between two clocks
+//! that were never synchronized only differences mean anything. The queueing delay is therefore
+//! estimated as the one-way delay above the least of the run. It includes the drift between the
+//! clocks (some tens of µs a second) and omits a queue that never drained.
 
 use hdrhistogram::Histogram;
 use verus_core::{Bytes, Duration, Time};
@@ -11,8 +12,8 @@ use crate::meter::mbps;
 
 /// One histogram step, in ns.
 const UNIT_NANOS: u64 = 10_000;
-/// Three digits: quantiles are off by some 10 µs or 0.1 %, for 32 KiB a histogram; those of one-way
-/// delays by as much again for each time that a much smaller one moved all that was recorded.
+/// Three digits: quantiles are off by some 10 µs or 0.1 %, for 32 KiB a histogram. Those of one-way
+/// delays are off by as much again each time that a much smaller delay shifts the recorded ones.
 const DIGITS: u8 = 3;
 /// The range of a histogram before it grows, 1.3 s, and at most, 3 hours; in steps.
 const COVERED: (u64, u64) = (1 << 17, 1 << 30);
@@ -64,15 +65,15 @@ impl Spans {
 
     /// The mean of the least `count`, ms.
     pub(crate) fn mean_of_least_ms(&self, count: u64) -> Option<f64> {
-        let mut left = count;
+        let mut remaining = count;
         let mut sum = 0.0;
         for step in self.counts.iter_recorded() {
-            let taken = step.count_since_last_iteration().min(left);
+            let taken = step.count_since_last_iteration().min(remaining);
             let middle = self.counts.median_equivalent(step.value_iterated_to());
             sum += (middle * UNIT_NANOS) as f64 * taken as f64;
-            left -= taken;
+            remaining -= taken;
         }
-        (count > 0 && left == 0).then(|| sum / count as f64 / 1e6)
+        (count > 0 && remaining == 0).then(|| sum / count as f64 / 1e6)
     }
 
     pub(crate) fn mean_ms(&self, less: u64) -> Option<f64> {
@@ -315,7 +316,7 @@ mod tests {
         assert!(meter.bins().is_empty());
     }
 
-    /// The largest delay, as a quantile and as it is.
+    /// The largest delay, as a quantile and as recorded.
     fn largest(mut delays: Vec<u64>, offset: u64) -> (f64, f64) {
         let mut meter = PathMeter::new(Time::ZERO, Duration::from_millis(100));
         for &delay in &delays {
@@ -324,8 +325,8 @@ mod tests {
         }
         delays.sort_unstable();
         let last = delays[delays.len() - 1] - delays[0];
-        let found = meter.delay_quantile_ms(1.0).expect("samples") * 1e6;
-        (found, last as f64)
+        let quantile = meter.delay_quantile_ms(1.0).expect("samples") * 1e6;
+        (quantile, last as f64)
     }
 
     #[test]
@@ -338,10 +339,10 @@ mod tests {
             28_949_888,
             8_040_048,
         ];
-        let (found, last) = largest(delays, 0);
+        let (quantile, last) = largest(delays, 0);
         assert!(
-            (found - last).abs() <= 60_000.0 + 0.003 * last,
-            "{found} {last}"
+            (quantile - last).abs() <= 60_000.0 + 0.003 * last,
+            "{quantile} {last}"
         );
     }
 
@@ -351,8 +352,8 @@ mod tests {
             delays in prop::collection::vec(0u64..3_000_000_000, 1..300),
             offset in 0u64..1 << 50,
         ) {
-            let (found, last) = largest(delays, offset);
-            prop_assert!((found - last).abs() <= 60_000.0 + 0.003 * last, "{found} {last}");
+            let (quantile, last) = largest(delays, offset);
+            prop_assert!((quantile - last).abs() <= 60_000.0 + 0.003 * last, "{quantile} {last}");
         }
     }
 }

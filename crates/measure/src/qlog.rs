@@ -1,11 +1,12 @@
 //! A flow as qlog, as its sender sees it: one writer for simulator, emulator and transports.
 //!
-//! The same events in two dialects: [`Dialect::Draft`], the IETF's drafts as they are now (main schema, QUIC events -13),
-//! as a JSON text sequence; and [`Dialect::Compatible`], version 0.3 in one JSON document, which the viewer qvis opens.
-//! What each event means here, and which fields readers need, is in `docs/qlog.md`.
+//! The same events in two dialects. [`Dialect::Draft`] follows the IETF's present drafts (main
+//! schema, QUIC events -13), as a JSON text sequence. [`Dialect::Compatible`] is version 0.3 in one
+//! JSON document, which the viewer qvis opens. `docs/qlog.md` defines each event, and the fields
+//! that readers need.
 //!
 //! A log streams: it keeps one event in memory, and its writer decides where bytes go. It ends at a [limit](Qlog::new),
-//! which its last event tells. A host that drives a core [`Sender`] reports what that did
+//! which its last event reports. A host that drives a core [`Sender`] reports what that did
 //! ([`on_sent`](Qlog::on_sent), [`on_heard`](Qlog::on_heard), [`on_timer`](Qlog::on_timer),
 //! [`look`](Qlog::look)); a host of a bare controller reports packets itself.
 
@@ -22,17 +23,18 @@ use verus_core::{Bytes, Controller, Duration, Phase, Time};
 /// Default limit of a file's size, bytes: some 130,000 packets with all their events.
 pub const LIMIT: u64 = 64 << 20;
 
-/// Of the limit, what is left for the event that tells of it and for closing brackets.
+/// Bytes of the limit reserved for the event that reports it and for closing brackets.
 const RESERVE: u64 = 512;
 
-/// Time between two events of what an algorithm shows of itself, at the least: two epochs of Verus.
+/// Minimum interval between two events with an algorithm's probes: two epochs of Verus.
 const SHOWN_EVERY: Duration = Duration::from_millis(10);
 
 /// Time between two events with a delay profile, as the paper draws them (Fig. 7b).
 const PROFILE_EVERY: Duration = Duration::from_secs(5);
 
-/// What the events of a trace in the drafts' dialect are defined by (main schema, event schemas). Drafts carry their
-/// number; the last is that of the events in the namespace `verus`, defined in `docs/qlog.md`.
+/// The schemas that define the events of a trace in the drafts' dialect (main schema, event
+/// schemas). Drafts carry their number; the last is that of the events in the namespace `verus`,
+/// defined in `docs/qlog.md`.
 const EVENT_SCHEMAS: [&str; 4] = [
     "urn:ietf:params:qlog:events:quic-13",
     "urn:ietf:params:qlog:events:simulation",
@@ -43,7 +45,8 @@ const EVENT_SCHEMAS: [&str; 4] = [
 /// In which words a log is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
-    /// The current drafts, a record for each event (RFC 7464): what was written so far is a valid log at any time.
+    /// The current drafts, a record for each event (RFC 7464). The output so far is a valid log at
+    /// any time.
     #[default]
     Draft,
     /// qlog 0.3 in one JSON document, which is valid once it has ended.
@@ -54,7 +57,7 @@ impl Dialect {
     /// Both.
     pub const ALL: [Dialect; 2] = [Dialect::Draft, Dialect::Compatible];
 
-    /// What people call it.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Dialect::Draft => "draft",
@@ -62,7 +65,7 @@ impl Dialect {
         }
     }
 
-    /// What names of such files end in.
+    /// The extension of such files.
     pub const fn extension(self) -> &'static str {
         match self {
             Dialect::Draft => "sqlog",
@@ -80,19 +83,19 @@ impl std::str::FromStr for Dialect {
     type Err = UnknownDialect;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let known = Dialect::ALL.into_iter().find(|d| d.name() == text);
-        known.ok_or_else(|| UnknownDialect(text.to_owned()))
+        let dialect = Dialect::ALL.into_iter().find(|d| d.name() == text);
+        dialect.ok_or_else(|| UnknownDialect(text.to_owned()))
     }
 }
 
-/// What a log is of: the details of its first event.
+/// The subject of a log: the details of its first event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Subject {
     /// The congestion controller, as its text.
     pub scheme: String,
-    /// What carries the flow: `simulated`, `udp` or `quic`.
+    /// The flow's carrier: `simulated`, `udp` or `quic`.
     pub transport: &'static str,
-    /// What it crosses, where that is known.
+    /// The channel that it crosses, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     /// The seed of the run, where it has one.
@@ -125,12 +128,12 @@ pub fn file_name(subject: &Subject, dialect: Dialect) -> String {
     parts.extend(subject.channel.clone());
     parts.extend(subject.seed.map(|seed| format!("seed{seed}")));
     parts.push(format!("flow{}", subject.flow));
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || ".-+=_".contains(letter);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || ".-+=_".contains(letter);
     let kept = |part: &String| -> String {
         // Of a long path, its end says more.
         let beyond = part.chars().count().saturating_sub(LONGEST_PART);
         let letters = part.chars().skip(beyond);
-        letters.map(|c| if plain(c) { c } else { '-' }).collect()
+        letters.map(|c| if is_plain(c) { c } else { '-' }).collect()
     };
     let parts: Vec<String> = parts.iter().map(kept).collect();
     let stem = parts.join("_");
@@ -140,7 +143,7 @@ pub fn file_name(subject: &Subject, dialect: Dialect) -> String {
 /// Of each part of a file's name: two of them and the numbers stay below the 255 that file systems take.
 const LONGEST_PART: usize = 100;
 
-/// What came of a log.
+/// The outcome of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Its length, in bytes.
@@ -149,7 +152,7 @@ pub struct Written {
     pub cut: bool,
 }
 
-/// Why no more is written.
+/// Why writing has ended.
 #[derive(Debug)]
 enum Over {
     Cut,
@@ -169,7 +172,8 @@ pub struct Qlog {
     numbers: Vec<u64>,
     /// Whether there is an event already.
     any: bool,
-    /// What is added to a connection's packet numbers, for those of the trace to be unique; and the next one.
+    /// The offset added to a connection's packet numbers, so that those of the trace are unique;
+    /// and the next number.
     base: u64,
     next_number: u64,
     connection: u64,
@@ -280,8 +284,8 @@ struct Metrics([(&'static str, Option<Number>); 7]);
 
 impl Metrics {
     fn of(controller: &dyn Controller, in_flight: Bytes, rtt: &RttEstimate) -> Self {
-        let known = rtt.least().is_some();
-        let ms = |span: Duration| Number::from_f64(span.as_millis_f64()).filter(|_| known);
+        let has_rtt = rtt.least().is_some();
+        let ms = |span: Duration| Number::from_f64(span.as_millis_f64()).filter(|_| has_rtt);
         let pacing_rate = controller.pacing_rate().map(|rate| rate.as_bps().into());
         Metrics([
             ("min_rtt", rtt.least().and_then(ms)),
@@ -294,7 +298,7 @@ impl Metrics {
         ])
     }
 
-    /// What differs from `before`.
+    /// The metrics that differ from `before`.
     fn since(mut self, before: &Metrics) -> Metrics {
         for ((_, now), (_, before)) in self.0.iter_mut().zip(&before.0) {
             if now == before {
@@ -311,8 +315,9 @@ impl Metrics {
 
 impl Serialize for Metrics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let known = |(name, value): &(&'static str, Option<Number>)| Some((*name, value.clone()?));
-        serializer.collect_map(self.0.iter().filter_map(known))
+        let with_value =
+            |(name, value): &(&'static str, Option<Number>)| Some((*name, value.clone()?));
+        serializer.collect_map(self.0.iter().filter_map(with_value))
     }
 }
 
@@ -476,7 +481,7 @@ impl Qlog {
         serde_json::to_writer(&mut self.line, value).expect("plain data into memory");
     }
 
-    /// Writes an event, or that there is no more room for any.
+    /// Writes an event, or a message that the log is full.
     fn event(&mut self, now: Time, name: Name, data: &impl Serialize) {
         if self.over.is_some() {
             return;
@@ -546,13 +551,13 @@ impl Qlog {
         size: Option<Bytes>,
         ce: Option<u64>,
     ) {
-        let mut own = std::mem::take(&mut self.numbers);
-        own.clear();
-        own.extend(numbers);
-        if !own.is_empty() {
-            own.sort_unstable();
+        let mut sorted = std::mem::take(&mut self.numbers);
+        sorted.clear();
+        sorted.extend(numbers);
+        if !sorted.is_empty() {
+            sorted.sort_unstable();
             let acked_ranges = Ranges {
-                numbers: &own,
+                numbers: &sorted,
                 base: self.base,
                 dialect: self.dialect,
             };
@@ -567,7 +572,7 @@ impl Qlog {
             };
             self.event(now, Name::PacketReceived, &packet);
         }
-        self.numbers = own;
+        self.numbers = sorted;
     }
 
     /// The packet with this number is lost.
@@ -579,7 +584,8 @@ impl Qlog {
         self.event(now, Name::PacketLost, &packet);
     }
 
-    /// What comes is another connection's, whose packets count from 0; what was under way of the last is forgotten.
+    /// Later events belong to another connection, whose packets count from 0; packets in flight of
+    /// the last one are forgotten.
     pub fn next_connection(&mut self, now: Time) {
         self.base = self.next_number;
         self.connection += 1;
@@ -592,7 +598,7 @@ impl Qlog {
         self.event(now, Name::Connection, &started);
     }
 
-    /// Tells what has changed of the controller, the bytes in flight and the round-trip times.
+    /// Writes the changes of the controller, the bytes in flight and the round-trip times.
     pub fn state(
         &mut self,
         now: Time,
@@ -631,7 +637,7 @@ impl Qlog {
         }
     }
 
-    /// What the algorithm shows of itself, if anything of it has changed.
+    /// Writes the algorithm's probes, if any has changed.
     fn show(&mut self, now: Time, controller: &dyn Controller) {
         let mut shown = std::mem::take(&mut self.shown);
         let (mut at, mut changed) = (0, false);
@@ -651,7 +657,7 @@ impl Qlog {
         self.shown = shown;
     }
 
-    // What a sender of the core did.
+    // Events of a sender of the core.
 
     /// A sender sent this packet.
     pub fn on_sent(&mut self, now: Time, transmit: &Transmit) {
@@ -665,7 +671,7 @@ impl Qlog {
         let ce = (sender.ecn() != verus_core::Ecn::NotEct).then_some(sender.counters().marked);
         self.acknowledged(now, arrived.map(|acked| acked.packet.number), size, ce);
         for packet in &revealed.lost {
-            // By packets that overtook it or by time, whichever rule the ledger has.
+            // By packets that overtook it or by time, as the ledger's rule says.
             self.lost(now, packet.number, None);
         }
     }
@@ -684,7 +690,7 @@ impl Qlog {
         }
     }
 
-    /// Tells what has changed of a sender.
+    /// Writes a sender's changes.
     pub fn look<C: Hosted>(&mut self, now: Time, sender: &Sender<C>) {
         self.state(now, sender.controller(), sender.in_flight(), sender.rtt());
     }
@@ -712,9 +718,9 @@ impl Qlog {
 /// How a sender came to believe a packet lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// It had been missed for so long (RFC 9002 §6.1.2, or the algorithm's own rule).
+    /// It had been missed for this long (RFC 9002 §6.1.2, or the algorithm's rule).
     TimeThreshold,
-    /// Nothing had answered for so long (RFC 9002 §6.2).
+    /// Nothing was acknowledged for this long (RFC 9002 §6.2).
     Timeout,
 }
 

@@ -4,7 +4,8 @@ use verus_core::Duration;
 
 use crate::path::Spans;
 
-/// What stays of the samples of a trimmed mean: the least 95 % (draft-ietf-ippm-responsiveness, `TMP`).
+/// Share of the samples kept in a trimmed mean: the least 95 % (draft-ietf-ippm-responsiveness,
+/// `TMP`).
 const KEPT: f64 = 0.95;
 /// A minute, ms.
 const MINUTE_MS: f64 = 60_000.0;

@@ -6,8 +6,8 @@ use verus_core::{Duration, Time};
 
 const MILLI: u64 = 1_000_000;
 
-/// Samples below this many ms are counted by the units that they have beyond whole ms, longer ones by whole ms: so that a
-/// sample is too low by less than 10 µs or 1/1024 of it, as all quantiles are.
+/// Samples below this many ms are counted by their units beyond whole ms, longer ones by whole ms.
+/// A sample is then too low by less than 10 µs or 1/1024 of it, as all quantiles are.
 const FINE_MS: u64 = 1 << 10;
 const UNIT_NANOS: u64 = 10_000;
 const UNITS: u64 = MILLI / UNIT_NANOS;
@@ -16,17 +16,19 @@ const UNITS: u64 = MILLI / UNIT_NANOS;
 const DENSE_MS: u64 = 1 << 20;
 
 /// The signal delay of one FIFO bottleneck, sampled at every millisecond between the first and the
-/// last arrival of a delivered packet: the least delay of the packets that entered in it or, if
-/// none did, 1 ms + the value of the next millisecond (Sprout, NSDI 2013, §5.1; as Mahimahi's
-/// `mm-delay-graph` computes it).
+/// last arrival of a delivered packet. A sample is the least delay of the packets that entered in
+/// that millisecond. If none did, it is 1 ms + the value of the next millisecond (Sprout, NSDI
+/// 2013, §5.1; as Mahimahi's `mm-delay-graph` computes it).
 ///
-/// The latter takes a silence as a link that serves no packet, which it is only if a packet waits for it. Where it is known
-/// that no sender had anything to send all through an empty millisecond, that counts what the queue still needed to run
-/// empty, and nothing if it was empty: what the link would have done then is not known.
+/// The latter takes a silence for a link that serves no packet, which is right only if a packet
+/// waits. If it is known that no sender had anything to send in a whole empty millisecond, the
+/// sample is the time that the queue still needed to run empty. There is no sample if the queue was
+/// empty, since the link's service is then unknown.
 ///
 /// Departures come in the order of entering, so a millisecond is complete when a later one is
-/// entered, and the empty ones before it then count down to it: one comparison per packet, and a few
-/// additions for each stretch of milliseconds. All samples of a stretch have the same part beyond whole ms.
+/// entered, and the empty ones before it then count down to it. The cost is one comparison per
+/// packet, and a few additions for each stretch of milliseconds. All samples of a stretch have the
+/// same part beyond whole ms.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SignalDelay {
     /// How many samples more (or fewer) there are than of one ms less: [`UNITS`] for each ms below [`FINE_MS`].
@@ -118,7 +120,8 @@ impl SignalDelay {
         self.count_down(from, to, until);
     }
 
-    /// What comes before the end of a span in which no sender had anything to send; where that leads.
+    /// Counts the milliseconds before the end of a span in which no sender had anything to send;
+    /// returns that end.
     fn idle_gap(&mut self, from: u64, to: u64, until: u64, (since, wanted): (u64, u64)) -> u64 {
         let first = since.next_multiple_of(MILLI).clamp(from, to);
         let last = (wanted - wanted % MILLI).clamp(first, to);
@@ -133,9 +136,9 @@ impl SignalDelay {
         if from >= to {
             return;
         }
-        let least = until.saturating_sub(to - MILLI);
-        let unit = least % MILLI / UNIT_NANOS;
-        let first = least / MILLI;
+        let lowest = until.saturating_sub(to - MILLI);
+        let unit = lowest % MILLI / UNIT_NANOS;
+        let first = lowest / MILLI;
         let end = (until.saturating_sub(from) / MILLI).saturating_add(1);
         if first < FINE_MS {
             self.fine_step(first, unit, 1);
@@ -184,13 +187,13 @@ impl SignalDelay {
     /// Element ⌊q·n⌋ of the sorted samples of the milliseconds that have ended, in ns.
     fn quantile(&self, q: f64) -> Option<u64> {
         let total = self.stretches().map(|(_, count)| count).sum::<u64>();
-        let mut left = ((total as f64 * q) as u64).min(total.checked_sub(1)?);
+        let mut rank = ((total as f64 * q) as u64).min(total.checked_sub(1)?);
         for (span, count) in self.stretches() {
-            if left < count {
+            if rank < count {
                 let each = count / span.length;
-                return Some(span.first + left / each * MILLI);
+                return Some(span.first + rank / each * MILLI);
             }
-            left -= count;
+            rank -= count;
         }
         None
     }
@@ -255,12 +258,12 @@ mod tests {
         let mut samples = Vec::new();
         let mut value = 0;
         for t in (first..=last).rev() {
-            let here = packets
+            let entered_now = packets
                 .iter()
                 .filter(|(entered, _)| *entered == t)
                 .map(|(_, delay)| *delay)
                 .min();
-            value = here.unwrap_or(value + UNITS);
+            value = entered_now.unwrap_or(value + UNITS);
             samples.push(value);
         }
         samples
@@ -277,8 +280,8 @@ mod tests {
 
     #[test]
     fn empty_milliseconds_count_down_to_the_next_arrival() {
-        // Entered at 10 (delays 7 and 5), 11 (9) and 15 (2): the samples from 10 to 15 are
-        // 5, 9, 2+3, 2+2, 2+1, 2; sorted 2 3 4 5 5 9, element ⌊0.95·6⌋ = 5 is 9.
+        // Entered at 10 (delays 7 and 5), 11 (9) and 15 (2): the samples from 10 to 15 are 5, 9,
+        // 2+3, 2+2, 2+1, 2. Sorted they are 2 3 4 5 5 9; element ⌊0.95·6⌋ = 5 is 9.
         let packets = [(10, 700), (10, 500), (11, 900), (15, 200)];
         let mut samples = naive(&packets);
         samples.sort_unstable();
@@ -320,9 +323,10 @@ mod tests {
 
     #[test]
     fn milliseconds_in_which_nobody_wants_to_send_count_what_the_queue_needs_to_run_empty() {
-        // Entered at 10, left at 14; nothing to send from then on, and again from 30.5 on. The next enters at 32 and
-        // leaves at 35. Samples: 4; the queue runs empty at 14: 3, 2, 1; none from 14 to 29; 30 and 31 wait for the
-        // next, which leaves at 35: 5, 4; 32: 3. Sorted 1 2 3 3 4 4 5.
+        // Entered at 10, left at 14. Nothing to send from then on, and again from 30.5 on. The next
+        // enters at 32 and leaves at 35. Samples: 4. The queue runs empty at 14: 3, 2, 1. None from
+        // 14 to 29. 30 and 31 wait for the next, which leaves at 35: 5, 4. 32: 3. Sorted 1 2 3 3 4
+        // 4 5.
         let mut signal = SignalDelay::default();
         let at = |ms: f64| Time::from_secs_f64(ms / 1e3);
         signal.set_wanted(at(9.0), true);
@@ -330,7 +334,8 @@ mod tests {
         signal.set_wanted(at(30.5), true);
         signal.on_departure(at(10.0), Duration::from_millis(4));
         signal.on_departure(at(32.0), Duration::from_millis(3));
-        // It leaves as the source runs dry again: what comes next is sent as soon as it is there.
+        // It leaves as the source runs dry again: the next packet is sent as soon as the source has
+        // it.
         signal.set_wanted(at(32.0), false);
         signal.on_departure(at(932.0), Duration::from_millis(3));
         signal.end_millisecond();
@@ -369,9 +374,9 @@ mod tests {
             let mut signal = streamed(&packets);
             signal.end_millisecond();
             for q in [0.0, 0.25, 0.5, 0.75, 0.95, 1.0] {
-                let found = signal.quantile(q).expect("packets left") / UNIT_NANOS;
+                let quantile = signal.quantile(q).expect("packets left") / UNIT_NANOS;
                 let exact = exact_quantile(&samples, q).expect("packets left");
-                prop_assert_eq!(found, if exact < FINE_MS * UNITS { exact } else { exact - exact % UNITS });
+                prop_assert_eq!(quantile, if exact < FINE_MS * UNITS { exact } else { exact - exact % UNITS });
             }
             prop_assert_eq!(streamed(&packets).finish_p95(), signal.quantile(0.95));
         }

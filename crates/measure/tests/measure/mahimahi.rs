@@ -79,7 +79,7 @@ fn a_small_log_gives_what_was_worked_out_by_hand() {
     // One bin of 100 ms, with what happens at its very end.
     assert_eq!(report.capacity_mbps, [metrics.capacity_mbps]);
     assert_eq!(metrics.series[0].throughput_mbps, [metrics.throughput_mbps]);
-    // What a link log cannot show.
+    // Metrics that a link log cannot show.
     assert_eq!(
         (metrics.goodput_mbps, metrics.rtt_mean_ms, metrics.power),
         (None, None, None)

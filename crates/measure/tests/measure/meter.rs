@@ -44,12 +44,12 @@ fn rates_are_over_the_time_from_the_first_arrival_to_the_end() {
 fn capacity_is_asked_once_about_the_measured_interval() {
     let mut meter = Meter::new(1, &[], BIN);
     packet(&mut meter, 0, 7, 8);
-    let mut asked = Vec::new();
+    let mut intervals = Vec::new();
     meter.finish(ms(20), |from, to| {
-        asked.push((from, to));
+        intervals.push((from, to));
         Bytes::ZERO
     });
-    assert_eq!(asked, [(ms(7), ms(20))]);
+    assert_eq!(intervals, [(ms(7), ms(20))]);
 }
 
 #[test]
