@@ -6,8 +6,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Each source becomes an object: its name, and what is defined. The bare one is for `bpftool struct_ops register`, of which
-/// versions before 7.2 know no links, and `unregister`, which takes out all of one name.
+/// Each source becomes an object: its name, and its definitions. The bare object is for `bpftool
+/// struct_ops register`, which knows no links before version 7.2, and for `unregister`, which
+/// removes all objects of one name.
 const PROGRAMS: [(&str, &str, &[&str]); 5] = [
     ("forward", "forward", &["OPERATIONS=\".struct_ops.link\""]),
     (
@@ -22,7 +23,7 @@ const PROGRAMS: [(&str, &str, &[&str]); 5] = [
     ("flows", "forward-flows", &["FLOW=\"forward_flow.h\""]),
     ("flows", "verus-flows", &["FLOW=\"verus_flow.h\""]),
 ];
-/// What Debian has, the plain name first.
+/// The names of Debian's versions, the plain name first.
 const CLANGS: [&str; 9] = [
     "clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15",
     "clang-14",
@@ -75,11 +76,11 @@ fn clang() -> Result<String, String> {
     let named = env::var("CLANG").ok();
     let names = named.iter().map(String::as_str).chain(CLANGS);
     for name in names {
-        let Ok(told) = Command::new(name).arg("--version").output() else {
+        let Ok(output) = Command::new(name).arg("--version").output() else {
             continue;
         };
-        let told = String::from_utf8_lossy(&told.stdout).into_owned();
-        let version = told.split("version ").nth(1).and_then(|rest| {
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = output.split("version ").nth(1).and_then(|rest| {
             let digits = rest.split('.').next()?;
             digits.parse::<u32>().ok()
         });
@@ -115,8 +116,8 @@ fn compile(
         .output()
         .map_err(|error| format!("{clang} does not start: {error}"))?;
     if !done.status.success() {
-        let told = String::from_utf8_lossy(&done.stderr);
-        panic!("{clang} does not compile bpf/{name}.bpf.c:\n{told}");
+        let output = String::from_utf8_lossy(&done.stderr);
+        panic!("{clang} does not compile bpf/{name}.bpf.c:\n{output}");
     }
     strip(clang, object);
     Ok(())

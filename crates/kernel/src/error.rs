@@ -1,4 +1,4 @@
-//! What keeps a congestion control from being loaded, each in one line that says what would help.
+//! Reasons why a congestion control cannot be loaded, each in one line with a remedy.
 
 use std::path::PathBuf;
 
@@ -17,9 +17,9 @@ pub enum Error {
          cong_control with other arguments)"
     )]
     OldKernel {
-        /// What runs.
+        /// The running kernel.
         running: String,
-        /// What is needed.
+        /// The kernel needed.
         needed: &'static str,
     },
     /// The kernel does not describe its types.
@@ -32,15 +32,15 @@ pub enum Error {
     NoFileSystem {
         /// Where it belongs.
         at: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: String,
     },
-    /// Others may change what is pinned.
+    /// Others may change the folder of pins.
     #[error("`{}` {why}: another user could take out what is pinned there. Remove it, or restrict it to root", at.display())]
     Unsafe {
         /// The folder.
         at: PathBuf,
-        /// What is wrong with it.
+        /// Its defect.
         why: String,
     },
     /// A setting that is not one.
@@ -52,12 +52,12 @@ pub enum Error {
     /// There is one of that name.
     #[error("the kernel has a congestion control `{0}` already (--name gives another)")]
     Exists(String),
-    /// There is none of that name, by us.
-    #[error("no congestion control `{name}` was loaded by `verus kernel load`{}", known(.loaded))]
+    /// None of that name was loaded by this crate.
+    #[error("no congestion control `{name}` was loaded by `verus kernel load`{}", names_of(.loaded))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The names that are loaded.
         loaded: Vec<String>,
     },
     /// It is what new connections get.
@@ -74,14 +74,14 @@ pub enum Error {
     /// The kernel refuses it.
     #[error("{doing}: {why}")]
     Kernel {
-        /// What was attempted.
+        /// The attempted operation.
         doing: String,
-        /// What the kernel, or libbpf, says.
+        /// The error of the kernel or libbpf.
         why: String,
     },
 }
 
-fn known(loaded: &[String]) -> String {
+fn names_of(loaded: &[String]) -> String {
     if loaded.is_empty() {
         "; none is loaded".to_owned()
     } else {

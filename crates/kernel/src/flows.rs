@@ -31,7 +31,7 @@ impl Reader {
     /// A reader of those flows of `loaded` that are in this network namespace.
     ///
     /// # Errors
-    /// If the kernel does not take the program, or what is read is gone.
+    /// If the kernel does not accept the program, or its maps no longer exist.
     pub fn new(loaded: &Loaded) -> Result<Self, Error> {
         Self::open(loaded).map_err(|error| Error::Kernel {
             doing: format!("the flows of `{}` cannot be read", loaded.config.name),

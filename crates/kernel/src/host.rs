@@ -11,7 +11,7 @@ use crate::Error;
 
 /// Where the BPF file system belongs.
 const BPF: &str = "/sys/fs/bpf";
-/// What `statfs` says of one (BPF_FS_MAGIC).
+/// The type that `statfs` reports for it (BPF_FS_MAGIC).
 const BPF_MAGIC: u32 = 0xcafe_4a11;
 /// Where pins are, in it.
 pub(crate) const PINS: &str = "/sys/fs/bpf/verus";
@@ -25,7 +25,7 @@ const LEAST_TEXT: &str = "6.10";
 /// Whether it can, by all that is known before it is tried.
 ///
 /// # Errors
-/// What is missing.
+/// If something is missing.
 pub(crate) fn check() -> Result<(), Error> {
     let uname = rustix::system::uname();
     check_version(&uname.release().to_string_lossy())?;
@@ -55,7 +55,7 @@ fn check_version(release: &str) -> Result<(), Error> {
 /// Mounts the BPF file system if it is not, and makes the folder of pins.
 ///
 /// # Errors
-/// If it cannot be mounted, or others may change what is pinned.
+/// If it cannot be mounted, or others may change the folder of pins.
 pub(crate) fn make_pins() -> Result<(), Error> {
     let refused = |why: String| Error::NoFileSystem {
         at: BPF.into(),
@@ -100,7 +100,7 @@ pub(crate) fn are_pins_ours() -> Result<bool, Error> {
 
 /// Why a folder is not root's alone. Where `others_may_add`, others may if they cannot rename what root has there.
 fn unsafe_folder(found: &Metadata, others_may_add: bool) -> Option<String> {
-    /// Only its owner renames or removes what is in such a folder.
+    /// In such a folder, only the owner of a file renames or removes it.
     const STICKY: u32 = 0o1000;
     let mode = found.mode() & 0o7777;
     if !found.is_dir() {
@@ -124,11 +124,11 @@ mod tests {
             assert!(check_version(release).is_ok(), "{release}");
         }
         for release in ["6.9.12", "5.15.0-101-generic", "6", ""] {
-            let told = check_version(release)
+            let error = check_version(release)
                 .expect_err("it is too old")
                 .to_string();
             assert_eq!(
-                told,
+                error,
                 format!(
                     "this kernel is {release}: a congestion control by eBPF takes Linux 6.10 or later (before, the kernel \
                      calls cong_control with other arguments)"

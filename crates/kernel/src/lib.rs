@@ -8,9 +8,10 @@
 //!  bpf/flows.bpf.c    reads flows out           ┘
 //! ```
 //!
-//! Linux takes a congestion control as an eBPF program (struct_ops): no module, no reboot. It is registered while a link to it
-//! exists; the link is pinned in the BPF file system, so that it outlives the command that made it. That one pin is all that
-//! this crate leaves: either it is there, or nothing is.
+//! Linux takes a congestion control as an eBPF program (struct_ops): no module, no reboot. It is
+//! registered while a link to it exists. The link is pinned in the BPF file system, so that it
+//! outlives the command that made it. This crate leaves only that pin: either it exists, or nothing
+//! does.
 
 mod error;
 mod settings;

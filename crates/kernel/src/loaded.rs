@@ -1,4 +1,4 @@
-//! Loads a congestion control, lists what is loaded, and takes it out again.
+//! Loads, lists and unloads congestion controls.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::{Config, Error, Law, Loaded, NAME_BYTES};
 static FORWARD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
 static VERUS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/verus.bpf.o"));
 
-/// What the kernel can choose from.
+/// The congestion controls that the kernel can choose from.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 /// Of these, what every network namespace may have as its default.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 /// Defaults that distributions have, the first being the most frequent; Linux is never without the second.
 const USUAL_DEFAULTS: [&str; 2] = ["cubic", "reno"];
-/// What new connections of this network namespace get.
+/// The default of new connections in this network namespace.
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// The maps of each; what its own begin and end with, and the ends of its program that uses all maps, and of the one that hears
@@ -50,10 +50,10 @@ pub struct Held {
     _object: Object,
 }
 
-/// Registers a congestion control for as long as what is returned exists.
+/// Registers a congestion control until the returned value is dropped.
 ///
 /// # Errors
-/// What is missing, or what the kernel says.
+/// If something is missing, or the kernel refuses it.
 pub fn hold(config: &Config) -> Result<Held, Error> {
     host::check()?;
     if available().contains(&config.name) {
@@ -103,13 +103,13 @@ pub fn hold(config: &Config) -> Result<Held, Error> {
 /// Registers a congestion control for good: until [`unload`], or the machine's end.
 ///
 /// # Errors
-/// What is missing, or what the kernel says; then nothing is left.
+/// If something is missing, or the kernel refuses it; then nothing stays loaded.
 pub fn load(config: &Config) -> Result<(), Error> {
     let at = pin(&config.name)?;
     host::check()?;
     host::make_pins()?;
-    let mut held = hold(config)?;
-    held.link.pin(at).map_err(|error| Error::Kernel {
+    let mut handle = hold(config)?;
+    handle.link.pin(at).map_err(|error| Error::Kernel {
         doing: format!("`{}` cannot be pinned in {PINS}", config.name),
         why: error.to_string(),
     })
@@ -154,7 +154,7 @@ pub fn unload(name: &str) -> Result<(), Error> {
     Err(failed("the kernel still has its name".to_owned()))
 }
 
-/// What is loaded, and what was unloaded and still has flows; in the order in which it came.
+/// Loaded congestion controls, and unloaded ones that still have flows, in the order of loading.
 ///
 /// # Errors
 /// If the kernel does not tell.
@@ -174,24 +174,24 @@ pub fn list() -> Result<Vec<Loaded>, Error> {
         .flat_map(|law| named(law, INIT).filter_map(move |program| read(law, program)))
         .collect();
     for one in &mut loaded {
-        let mut heard = named(one.config.law, HEARD);
-        let heard = heard.find(|program| program.map_ids.contains(&one.flows));
-        one.per_ack = heard
+        let mut ack_program = named(one.config.law, HEARD);
+        let ack_program = ack_program.find(|program| program.map_ids.contains(&one.flows));
+        one.per_ack = ack_program
             .filter(|program| program.run_cnt > 0)
             .map(|program| Duration::from_nanos(program.run_time_ns / program.run_cnt));
     }
     loaded.sort_by_key(|one| one.program);
     // Of those of one name, only the last can be what the kernel has under it.
     let names = available();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut names_seen = std::collections::BTreeSet::new();
     for one in loaded.iter_mut().rev() {
-        let first = seen.insert(one.config.name.clone());
+        let first = names_seen.insert(one.config.name.clone());
         one.registered = first && names.contains(&one.config.name);
     }
     Ok(loaded)
 }
 
-/// What the maps of a program say; `None` if they are not ours, or gone meanwhile.
+/// The contents of a program's maps; `None` if they are not ours, or no longer exist.
 fn read(law: Law, program: &ProgramInfo) -> Option<Loaded> {
     let (mut config, mut count, mut flows) = (None, None, None);
     for &id in &program.map_ids {
@@ -239,7 +239,7 @@ fn pin(name: &str) -> Result<PathBuf, Error> {
     Ok(Path::new(PINS).join(name))
 }
 
-/// The names of what is pinned.
+/// The names of the pins.
 fn pinned() -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(PINS)
         .into_iter()
@@ -261,7 +261,7 @@ fn names(file: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// What new connections of this network namespace get, if the kernel tells.
+/// The default of new connections in this network namespace, if the kernel reports it.
 pub fn default_name() -> Option<String> {
     names(DEFAULT).pop()
 }
@@ -281,7 +281,7 @@ fn padded(name: &str) -> [u8; NAME_SPACE] {
     bytes
 }
 
-/// Opens an object; what libbpf has to say of it goes nowhere, as it is many lines, and the error has the reason.
+/// Opens an object. Discards libbpf's messages, which are many lines; the error has the reason.
 pub(crate) fn open(object: &[u8]) -> libbpf_rs::Result<libbpf_rs::OpenObject> {
     libbpf_rs::set_print(std::env::var_os("VERUS_LIBBPF").map(|_| {
         let print: fn(PrintLevel, String) = |_, line| eprint!("{line}");

@@ -1,4 +1,4 @@
-//! What is loaded, under which name and with which settings; and what a flow of it does.
+//! The name and settings of a loaded congestion control, and the state of its flows.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use crate::Error;
 /// The longest name of a congestion control (TCP_CA_NAME_MAX, less its end).
 pub const NAME_BYTES: usize = 15;
 
-/// What the kernel can have.
+/// A congestion control for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
     /// `forward`.
     Forward,
-    /// Verus, as the paper has it.
+    /// Verus, as in the paper.
     Verus,
 }
 
@@ -21,9 +21,9 @@ pub enum Law {
 struct Setting {
     key: &'static str,
     default: f64,
-    /// As the core has it; for [`Law::Verus`] as far as its whole numbers reach.
+    /// As in the core; for [`Law::Verus`] as far as its whole numbers reach.
     fits: fn(f64) -> bool,
-    /// What `fits` says, in words.
+    /// The condition of `fits`, in words.
     range: &'static str,
     example: &'static str,
 }
@@ -32,7 +32,7 @@ impl Law {
     /// All of them.
     pub const ALL: [Law; 2] = [Law::Forward, Law::Verus];
 
-    /// As it is called.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Law::Forward => "forward",
@@ -40,7 +40,7 @@ impl Law {
         }
     }
 
-    /// What its setting is called.
+    /// The name of its setting.
     pub const fn key(self) -> &'static str {
         self.setting().key
     }
@@ -79,7 +79,7 @@ impl Law {
 pub struct Config {
     /// The name that programs and sysctl choose it by.
     pub name: String,
-    /// What it does.
+    /// Its algorithm.
     pub law: Law,
     /// Its setting: for `forward` the delay budget in ms, beyond which a packet is late (`budget_ms` of the scheme); for Verus
     /// R, the largest D_max/D_min tolerated (`ratio`).
@@ -153,18 +153,20 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the kernel has loaded.
+/// A congestion control that the kernel has loaded.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// Its name and settings.
     pub config: Config,
-    /// New connections can choose it; else it was unloaded, and carries what had begun before.
+    /// Whether new connections can choose it. If not, it was unloaded, and only carries earlier
+    /// connections.
     pub registered: bool,
     /// Connections that began on it, in all network namespaces.
     pub begun: u64,
     /// Of these, those that have ended or changed to another.
     pub ended: u64,
-    /// What an acknowledgement costs on average; `None` unless `sysctl kernel.bpf_stats_enabled=1` was set meanwhile.
+    /// The mean cost of an acknowledgement; `None` unless `sysctl kernel.bpf_stats_enabled=1` was
+    /// set meanwhile.
     pub per_ack: Option<Duration>,
     /// The map in which its flows' state is.
     #[cfg_attr(not(has_programs), allow(dead_code))]
@@ -187,7 +189,7 @@ pub struct Flow {
     pub acked_bytes: u64,
     /// r, the delivery rate, in bit/s (IP); of Verus, which has none, TCP's own.
     pub rate_bps: u64,
-    /// What departures are spread at, in bit/s (IP).
+    /// The pacing rate, in bit/s (IP).
     pub pace_bps: u64,
     /// W, in bytes (IP).
     pub window_bytes: u64,
@@ -201,7 +203,7 @@ pub struct Flow {
     pub smoothed_rtt: Duration,
     /// The round trip of the newest packet acknowledged.
     pub newest_rtt: Duration,
-    /// What a full packet takes (IP), in bytes.
+    /// The size of a full packet (IP), in bytes.
     pub packet_bytes: u64,
     /// Of these, headers (IP and TCP).
     pub header_bytes: u16,
@@ -219,7 +221,7 @@ pub struct Flow {
     pub timeouts: u32,
     /// p, the share of packets lost lately; Verus has none.
     pub loss_share: Option<f64>,
-    /// What it is doing: `slow_start`, `steady`, `silent`; of `forward` also `drain`, of Verus `recovery`.
+    /// Its phase: `slow_start`, `steady`, `silent`; of `forward` also `drain`, of Verus `recovery`.
     pub phase: &'static str,
 }
 
@@ -227,7 +229,7 @@ pub struct Flow {
 mod tests {
     use super::*;
 
-    fn told(law: &str, settings: &[&str], name: Option<&str>) -> String {
+    fn parsed(law: &str, settings: &[&str], name: Option<&str>) -> String {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         match Config::parse(law, &settings, name) {
             Ok(config) => format!("{} {}", config.name, config.words()),
@@ -248,55 +250,55 @@ mod tests {
             ),
             ("verus", &["ratio=4"], Some("r4"), "r4 verus:ratio=4"),
         ] {
-            assert_eq!(told(law, settings, name), expected);
+            assert_eq!(parsed(law, settings, name), expected);
         }
-        for (told, expected) in [
+        for (parsed, expected) in [
             (
-                told("bbr", &[], None),
+                parsed("bbr", &[], None),
                 "`bbr` has no program for the kernel: `forward` and `verus` have",
             ),
             (
-                told("verus", &["mode=paper"], None),
+                parsed("verus", &["mode=paper"], None),
                 "`verus` in the kernel has no setting `mode`: it has ratio",
             ),
             (
-                told("verus", &["ratio=1"], None),
+                parsed("verus", &["ratio=1"], None),
                 "ratio must be above 1 and at most 100, not `1`",
             ),
             (
-                told("verus", &["ratio"], None),
+                parsed("verus", &["ratio"], None),
                 "`ratio` is no setting: key=value is wanted, such as ratio=4",
             ),
             (
-                told("forward", &["ratio=4"], None),
+                parsed("forward", &["ratio=4"], None),
                 "`forward` in the kernel has no setting `ratio`: it has budget_ms",
             ),
             (
-                told("forward", &["budget_ms=0"], None),
+                parsed("forward", &["budget_ms=0"], None),
                 "budget_ms must be between 6 and 1000 ms, not `0`",
             ),
             (
-                told("forward", &["budget_ms=NaN"], None),
+                parsed("forward", &["budget_ms=NaN"], None),
                 "budget_ms must be between 6 and 1000 ms, not `NaN`",
             ),
             (
-                told("forward", &["budget_ms"], None),
+                parsed("forward", &["budget_ms"], None),
                 "`budget_ms` is no setting: key=value is wanted, such as budget_ms=50",
             ),
             (
-                told("forward", &[], Some("sixteen_letters_")),
+                parsed("forward", &[], Some("sixteen_letters_")),
                 "the name `sixteen_letters_` is too long: 15 characters at the most, and it has 16",
             ),
             (
-                told("forward", &[], Some("a/b")),
+                parsed("forward", &[], Some("a/b")),
                 "the name `a/b` has other than letters, digits, `_` and `-`",
             ),
             (
-                told("forward", &[], Some("")),
+                parsed("forward", &[], Some("")),
                 "the name `` has other than letters, digits, `_` and `-`",
             ),
         ] {
-            assert_eq!(told, expected);
+            assert_eq!(parsed, expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the crate does, seen from outside.
+//! The crate's behaviour from outside.
 
 mod agree;
 #[path = "../../../../fuzz/checks/kernel_law.rs"]

@@ -16,8 +16,8 @@ fn available() -> String {
         .expect("Linux has it")
 }
 
-/// Whether `forward` is available, or not, within ten seconds: the kernel takes out what somebody closed in a thread of its
-/// own (`bpf_link_put`), after the program that closed it has ended.
+/// Whether `forward` becomes available, or unavailable, within ten seconds. The kernel removes a
+/// closed link in a separate thread (`bpf_link_put`), after the program that closed it has ended.
 fn comes_to(there: bool) -> bool {
     (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
@@ -25,7 +25,7 @@ fn comes_to(there: bool) -> bool {
     })
 }
 
-/// A systemd that is the first process of namespaces of its own, and knows one unit.
+/// A systemd that is the first process of separate namespaces, and knows one unit.
 struct Systemd {
     unshare: Child,
     process: String,
@@ -100,7 +100,7 @@ impl Drop for Systemd {
     }
 }
 
-/// What bpftool says that the kernel has.
+/// The struct_ops of the kernel, as bpftool lists them.
 fn struct_ops() -> String {
     let output = Command::new("bpftool")
         .args(["struct_ops", "show"])

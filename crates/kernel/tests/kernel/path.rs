@@ -10,7 +10,7 @@ const PACKET: u64 = 1500;
 /// A bottleneck, and what else happens at it.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
-    /// What the draws come from.
+    /// The seed of the random draws.
     pub seed: u64,
     /// The round trip without a queue, ms.
     pub base_ms: u64,
@@ -28,7 +28,7 @@ pub struct Path {
     pub longer_from_ms: u64,
     /// A queue of others, ms, which stands whatever this flow does, every other 3 s.
     pub others_ms: u64,
-    /// The link is silent for so long in every 10 s, ms.
+    /// The length of the link's silence in every 10 s, ms.
     pub outage_ms: u64,
     /// The source has nothing to send in every fourth second.
     pub pauses: bool,
@@ -55,23 +55,23 @@ impl Draws {
 struct Packet {
     sent: u64,
     /// When its acknowledgement comes, or its loss is seen.
-    heard: u64,
+    acked_at: u64,
     lost: bool,
     marked: bool,
     app_limited: bool,
 }
 
 impl Path {
-    /// Plays `duration_ms` of it: `hear` is told each event, and says what may be in flight.
+    /// Plays `duration_ms` of it: `hear` gets each event, and returns how much may be in flight.
     pub fn play(&self, duration_ms: u64, mut hear: impl FnMut(Event) -> Answer) {
         let mut draws = Draws(self.seed);
         let mut flight: VecDeque<Packet> = VecDeque::new();
-        let (mut now, mut free, mut last_heard) = (0, 0, 0);
+        let (mut now, mut free, mut last_acked_at) = (0, 0, 0);
         let (mut rate, mut drawn) = (self.rate_kbps, 0);
         let (mut smoothed, mut lost, mut lost_sent) = (0, 0, 0);
         let mut allowed = 10 * PACKET;
         while now < duration_ms * MS {
-            // As much leaves as may.
+            // Packets leave as far as the limit permits.
             let paused = self.pauses && now / (1000 * MS) % 4 == 3;
             while !paused && (flight.len() as u64 + 1) * PACKET <= allowed.max(PACKET) {
                 if self.changes_ms > 0 && now / (self.changes_ms * MS) != drawn {
@@ -85,43 +85,43 @@ impl Path {
                 }
                 let full = begins - now > self.buffer_ms.max(self.outage_ms) * MS;
                 let lost = full || draws.once_in(self.loses);
-                let mut heard = begins + self.base_ms * MS;
+                let mut acked_at = begins + self.base_ms * MS;
                 if self.longer_from_ms > 0 && now >= self.longer_from_ms * MS {
-                    heard += self.base_ms / 2 * MS;
+                    acked_at += self.base_ms / 2 * MS;
                 }
                 if now / (3000 * MS) % 2 == 1 {
-                    heard += self.others_ms * MS;
+                    acked_at += self.others_ms * MS;
                 }
                 if !full {
                     free = begins + PACKET * 8 * MS / rate.max(1);
-                    heard += free - begins;
+                    acked_at += free - begins;
                 }
                 flight.push_back(Packet {
                     sent: now,
-                    heard: heard.max(last_heard),
+                    acked_at: acked_at.max(last_acked_at),
                     lost,
                     marked: draws.once_in(self.marks),
                     app_limited: self.pauses && now / (1000 * MS) % 4 == 2,
                 });
-                last_heard = heard.max(last_heard);
+                last_acked_at = acked_at.max(last_acked_at);
             }
             // The next thing that happens, or a second of silence.
             let Some(next) = flight.front() else {
                 now += 100 * MS;
                 continue;
             };
-            if next.heard > now + 1000 * MS {
+            if next.acked_at > now + 1000 * MS {
                 now += 1000 * MS;
                 allowed = hear(Event::Timeout { now }).allowed.unwrap_or(0);
                 continue;
             }
-            now = now.max(next.heard);
-            // An acknowledgement stands for what arrived within a millisecond.
+            now = now.max(next.acked_at);
+            // An acknowledgement covers all arrivals within a millisecond.
             let before = flight.len() as u64 * PACKET;
             let (mut acked, mut marked, mut newest) = (0, 0, None);
             while flight
                 .front()
-                .is_some_and(|packet| packet.heard <= now + MS)
+                .is_some_and(|packet| packet.acked_at <= now + MS)
             {
                 let packet = flight.pop_front().expect("there is one");
                 if packet.lost {
@@ -134,7 +134,7 @@ impl Path {
                 newest = Some(packet);
             }
             let Some(newest) = newest else { continue };
-            now = now.max(newest.heard);
+            now = now.max(newest.acked_at);
             let rtt = now - newest.sent;
             smoothed = if smoothed == 0 {
                 rtt

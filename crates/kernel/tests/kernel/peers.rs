@@ -1,5 +1,6 @@
-//! Test vectors of Cubic and BBR: every call that a controller gets on a seeded path, and what it says after it. A line has
-//! what the core needs to say the same, and no sender or path: whoever has either algorithm in another language can replay it.
+//! Test vectors of Cubic and BBR: every call that a controller gets on a seeded path, and its state
+//! after it. A line has all that the core needs to compute the same, and no sender or path. An
+//! implementation of either algorithm in another language can replay it.
 //!
 //! `vectors/README.md` defines each field. `VERUS_WRITE_VECTORS=1` writes them anew.
 
@@ -19,8 +20,8 @@ const SCHEMES: [&str; 2] = ["cubic", "bbr"];
 const PACKET: Bytes = Bytes::new(1500);
 const SEED: u64 = 1;
 
-/// A path on which a flow is told of.
-pub struct Way {
+/// A path whose packets cause a flow's events.
+pub struct FlowPath {
     /// In kbit/s, by turns of 2 s.
     pub rates_kbps: [u64; 2],
     /// Each way, without a queue.
@@ -35,7 +36,7 @@ pub struct Way {
 }
 
 const TURN: Duration = Duration::from_secs(2);
-const WAY: Way = Way {
+const PATH: FlowPath = FlowPath {
     rates_kbps: [800, 400],
     delay: Duration::from_millis(20),
     queue: Duration::from_millis(250),
@@ -57,7 +58,7 @@ fn out(controller: &dyn Controller) -> Value {
     })
 }
 
-/// A controller, and the lines of what it was told and said.
+/// A controller, and a log of its calls and states.
 #[derive(Debug)]
 struct Logged {
     inner: Box<dyn Controller>,
@@ -162,33 +163,34 @@ fn written(scheme: &str) -> String {
         inner,
         lines: Arc::clone(&lines),
     };
-    WAY.play(Box::new(logged));
+    PATH.play(Box::new(logged));
     let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
     lines.clone()
 }
 
-impl Way {
+impl FlowPath {
     /// Runs a flow of a controller over it.
     pub fn play(&self, controller: Box<dyn Controller>) {
-        let way = self;
+        let path = self;
         let mut sender = Sender::new(controller, PACKET, Time::ZERO);
         sender.offer_bulk();
         let mut receiver = Receiver::new(ReceiverConfig::default());
         let mut going: VecDeque<(Time, u64, DataRange)> = VecDeque::new();
         let mut coming: VecDeque<(Time, Ack)> = VecDeque::new();
         let (mut now, mut free) = (Time::ZERO, Time::ZERO);
-        while now < way.lasts {
+        while now < path.lasts {
             while let Some(packet) = sender.poll_transmit(now) {
                 let begins = now.max(free);
                 let turn = (now.as_nanos() / TURN.as_nanos()) as usize;
-                let rate =
-                    verus_core::Rate::from_bps(1000 * way.rates_kbps[turn % way.rates_kbps.len()]);
-                let lost = begins.since(now) > way.queue
-                    || packet.number % way.one_lost_of == way.one_lost_of - 1
-                    || way.silent.contains(&now);
+                let rate = verus_core::Rate::from_bps(
+                    1000 * path.rates_kbps[turn % path.rates_kbps.len()],
+                );
+                let lost = begins.since(now) > path.queue
+                    || packet.number % path.one_lost_of == path.one_lost_of - 1
+                    || path.silent.contains(&now);
                 if !lost {
                     free = begins + rate.time_for(packet.size);
-                    going.push_back((free + way.delay, packet.number, packet.data));
+                    going.push_back((free + path.delay, packet.number, packet.data));
                 }
             }
             let next = [
@@ -206,7 +208,7 @@ impl Way {
                 let (at, number, data) = going.pop_front().expect("there is one");
                 receiver.on_packet(at, number, data);
                 if let Some(ack) = receiver.poll_ack(at) {
-                    coming.push_back((at + way.delay, ack));
+                    coming.push_back((at + path.delay, ack));
                 }
             }
             while coming.front().is_some_and(|(at, _)| *at <= now) {
@@ -220,37 +222,37 @@ impl Way {
     }
 }
 
-/// What a fresh controller says of the lines' events, line by line, beside what they say.
+/// A fresh controller's states after the lines' events, line by line, beside the recorded ones.
 fn replay(scheme: &str, text: &str) {
     let mut controller = Scheme::parse(scheme)
         .expect("there is one")
         .config()
         .build(SEED);
-    let mut left: BTreeMap<u64, Departure> = BTreeMap::new();
+    let mut departures: BTreeMap<u64, Departure> = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
         let line: Value = serde_json::from_str(line).expect("JSON");
-        let told = &line["in"];
-        let count = |name: &str| told[name].as_u64().expect("a whole number");
+        let event = &line["in"];
+        let count = |name: &str| event[name].as_u64().expect("a whole number");
         let (bytes, time) = (
             |name: &str| Bytes::new(count(name)),
             |name: &str| Time::from_nanos(count(name)),
         );
         let span = |name: &str| Duration::from_nanos(count(name));
         let numbers = |name: &str| -> Vec<Departure> {
-            let all = told[name].as_array().expect("a list").iter();
-            all.map(|one| left[&one.as_u64().expect("a number")])
+            let all = event[name].as_array().expect("a list").iter();
+            all.map(|one| departures[&one.as_u64().expect("a number")])
                 .collect()
         };
         let acked = |name: &str| -> Vec<Acked> {
-            let all = told[name].as_array().expect("a list").iter();
+            let all = event[name].as_array().expect("a list").iter();
             all.map(|one| Acked {
-                packet: left[&one[0].as_u64().expect("a number")],
+                packet: departures[&one[0].as_u64().expect("a number")],
                 rtt: Duration::from_nanos(one[1].as_u64().expect("a span")),
                 received_at: None,
             })
             .collect()
         };
-        match told["event"].as_str().expect("a word") {
+        match event["event"].as_str().expect("a word") {
             "start" => controller.on_start(time("now_ns"), bytes("packet_bytes")),
             "sent" => {
                 let packet = Departure {
@@ -262,9 +264,9 @@ fn replay(scheme: &str, text: &str) {
                     delivered: bytes("delivered_bytes"),
                     delivered_at: time("delivered_at_ns"),
                     sending: span("sending_ns"),
-                    app_limited: told["app_limited"].as_bool().expect("yes or no"),
+                    app_limited: event["app_limited"].as_bool().expect("yes or no"),
                 };
-                left.insert(packet.number, packet);
+                departures.insert(packet.number, packet);
                 controller.on_sent(&packet);
             }
             "feedback" => controller.on_feedback(&Feedback {

@@ -22,8 +22,8 @@ impl Drop for Program {
 }
 
 impl Program {
-    /// Compiles it with the system's C compiler, once, and starts it; what is undefined in C, or reads where it must not,
-    /// ends it.
+    /// Compiles it with the system's C compiler, once, and starts it. Undefined behaviour, or a
+    /// read out of bounds, ends it.
     pub fn start(source: &'static str) -> Self {
         static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
         static COMPILED: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
@@ -42,15 +42,16 @@ impl Program {
         Program { child, to, from }
     }
 
-    /// What it answers.
+    /// Its answer.
     pub fn ask(&mut self, line: &str) -> Vec<u64> {
         // At once: a line in two writes may be read in two.
         self.to
             .write_all(format!("{line}\n").as_bytes())
             .expect("it reads");
-        let mut told = String::new();
-        self.from.read_line(&mut told).expect("it answers");
-        told.split_whitespace()
+        let mut answer = String::new();
+        self.from.read_line(&mut answer).expect("it answers");
+        answer
+            .split_whitespace()
             .map(|number| number.parse().expect("a number"))
             .collect()
     }

@@ -1,4 +1,5 @@
-//! Test vectors: what the law says of what happens on seeded paths, for whoever writes it in yet another language.
+//! Test vectors: the law's answers to the events on seeded paths, for implementations in another
+//! language.
 //!
 //! `vectors/README.md` defines each field. The core writes them; this checks that it would write the same, and that the law
 //! in C says the same. `VERUS_WRITE_VECTORS=1` writes them anew.
@@ -82,7 +83,7 @@ fn file(name: &str) -> PathBuf {
     folder.join(format!("forward-{name}.jsonl"))
 }
 
-/// An event and what is said of it, as a line has them.
+/// An event and its answer, as a line has them.
 fn line(event: Event, answer: Answer) -> Value {
     let units = |value: f64, a_unit: f64| (value * a_unit).round() as u64;
     let said = json!({
@@ -111,7 +112,7 @@ fn line(event: Event, answer: Answer) -> Value {
     json!({"in": happened, "out": said})
 }
 
-/// What the core has to say on a path, beside which the law in C says the same.
+/// The core's answers on a path; checks that the law in C gives the same.
 fn written(native: &mut Native, path: &Path) -> String {
     let mut core = Core::start(0, PACKET, BUDGET_MS);
     let start = native.start(0, PACKET, BUDGET_MS);
@@ -138,16 +139,16 @@ fn the_vectors_are_what_both_laws_say() {
         if std::env::var_os("VERUS_WRITE_VECTORS").is_some() {
             std::fs::write(&file, &text).expect("it can be written");
         }
-        let there = std::fs::read_to_string(&file).expect("the repository has it");
+        let stored = std::fs::read_to_string(&file).expect("the repository has it");
         // The order of keys is not the same in every build: it is a feature of serde_json that other crates may turn on.
         let values = |text: &str| -> Vec<Value> {
             let parsed = text.lines().map(serde_json::from_str);
             parsed.map(|line| line.expect("JSON")).collect()
         };
-        let (there, text) = (values(&there), values(&text));
-        let differs = there.iter().zip(&text).position(|(a, b)| a != b);
+        let (stored, text) = (values(&stored), values(&text));
+        let differs = stored.iter().zip(&text).position(|(a, b)| a != b);
         assert!(
-            there == text,
+            stored == text,
             "{} differs from what the core says, from line {differs:?} on (VERUS_WRITE_VECTORS=1 writes it anew)",
             file.display()
         );

@@ -1,5 +1,5 @@
-//! Verus in C beside the core's paper mode: on paths of its own in the simulator. What both say of the same events:
-//! verus_vectors.rs.
+//! Verus in C beside the core's paper mode, on separate paths in the simulator. For their answers
+//! to the same events, see verus_vectors.rs.
 
 use std::cell::RefCell;
 
@@ -19,11 +19,11 @@ use crate::agree::{event, placed};
 use crate::verus_law::{Answer, Said, Verus};
 
 const EPOCH: u64 = 5_000_000;
-/// Bytes of payload in a packet, which the pace counts; verus.c has it, too.
+/// Bytes of payload in a packet, which the pace counts; the same in verus.c.
 const PAYLOAD: u64 = 1448;
 
-/// Verus in C. What leaves is bounded as the kernel does it (`AS_PAPER` is false), or by Eq. 5, and then all else is the core's
-/// too: its clock, which ends each epoch in time, and its timer of losses.
+/// Verus in C. The kernel's rule bounds the packets sent, or with `AS_PAPER` Eq. 5. In the latter
+/// case the rest is the core's too: its clock, which ends each epoch in time, and its loss timer.
 #[derive(Clone, Debug)]
 struct InC<const AS_PAPER: bool> {
     ratio: f64,
@@ -61,25 +61,25 @@ struct Sender<const AS_PAPER: bool> {
     ratio: f64,
     packet: Bytes,
     rtt: u64,
-    /// S of Eq. 5, what is left of it.
+    /// S of Eq. 5: the rest of it.
     budget: f64,
 }
 
 impl<const AS_PAPER: bool> Sender<AS_PAPER> {
-    fn hear(&mut self, answer: &Answer) {
+    fn on_answer(&mut self, answer: &Answer) {
         let before = self.law.said;
         let Said {
             window,
             phase,
             epoch_end,
             ..
-        } = self.law.hear(answer);
+        } = self.law.on_answer(answer);
         if phase == "steady" && epoch_end != before.epoch_end {
-            // Eq. 5, as the core has it; paths here have round trips of many epochs.
+            // Eq. 5, as in the core; paths here have round trips of many epochs.
             let n = self.rtt.div_ceil(EPOCH) as f64;
-            let left = self.budget.max(0.0);
+            let saved = self.budget.max(0.0);
             self.budget = (window + (2.0 - n) / (n - 1.0) * before.window).max(0.0)
-                + if left < 1.0 { left } else { 0.0 };
+                + if saved < 1.0 { saved } else { 0.0 };
         }
     }
 }
@@ -111,7 +111,7 @@ impl<const AS_PAPER: bool> Controller for Sender<AS_PAPER> {
             answer.charted = packets(newest.packet.in_flight);
             answer.app_limited = newest.packet.app_limited;
         }
-        self.hear(&answer);
+        self.on_answer(&answer);
     }
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
@@ -119,7 +119,7 @@ impl<const AS_PAPER: bool> Controller for Sender<AS_PAPER> {
     }
 
     fn on_tick(&mut self, now: Time, _: Bytes) {
-        self.hear(&Answer {
+        self.on_answer(&Answer {
             now: now.as_nanos(),
             smoothed_rtt: self.rtt,
             ..Answer::default()
@@ -127,7 +127,7 @@ impl<const AS_PAPER: bool> Controller for Sender<AS_PAPER> {
     }
 
     fn next_tick(&self) -> Option<Time> {
-        // What is heard at the end of an epoch belongs to it.
+        // An acknowledgement at the end of an epoch belongs to it.
         let end = self.law.said.epoch_end;
         (AS_PAPER && end > 0).then(|| Time::from_nanos(end + 1))
     }
@@ -181,9 +181,9 @@ fn runs(trace: &str, scheme: &str, flows: usize) -> [f64; 2] {
             ..Scenario::default()
         };
         let plan = scenario.plan_with(&registry).expect("a scenario");
-        let told = plan.run(&mut |_| true).expect("it ends").metrics;
-        let delay = told.qdelay_mean_ms.expect("packets arrived");
-        sums[0] += told.throughput_mbps / SEEDS as f64;
+        let metrics = plan.run(&mut |_| true).expect("it ends").metrics;
+        let delay = metrics.qdelay_mean_ms.expect("packets arrived");
+        sums[0] += metrics.throughput_mbps / SEEDS as f64;
         sums[1] += delay / SEEDS as f64;
     }
     sums
@@ -197,8 +197,8 @@ const PATHS: [&str; 5] = [
     "city-stationary-3g-down",
 ];
 
-/// The core's, with the timer of losses that `paper_in_c` has: by the paper's, of three delays, a loss is found when the newest
-/// packet acknowledged says nothing of the lost one any more.
+/// The core's, with the loss timer of `paper_in_c`. With the paper's timer, of three delays, a loss
+/// is found only when the newest acknowledgement no longer covers the lost packet.
 fn core(ratio: u32) -> String {
     format!("verus:mode=paper,loss_delays=1,ratio={ratio}")
 }

@@ -17,7 +17,7 @@ pub struct Answer {
     pub app_limited: bool,
 }
 
-/// What the law says.
+/// The law's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Said {
     /// W, in packets.
@@ -55,7 +55,7 @@ impl Verus {
         self.ask(&format!("s {now} {packets} {ratio}"))
     }
 
-    pub fn hear(&mut self, answer: &Answer) -> Said {
+    pub fn on_answer(&mut self, answer: &Answer) -> Said {
         self.ask(&format!(
             "a {} {} {} {} {} {} {} {} {}",
             answer.now,
@@ -74,10 +74,11 @@ impl Verus {
         self.ask(&format!("t {now}"))
     }
 
-    /// What happens to a flow, as `forward` hears of it: in bytes, of which each `packet` are one.
+    /// Applies an event of a flow, as `forward` gets it: in bytes, where each `packet` bytes are
+    /// one packet.
     pub fn happen(&mut self, event: Event, packet: u64) {
         match event {
-            Event::Heard(heard) => self.hear(&Answer {
+            Event::Heard(heard) => self.on_answer(&Answer {
                 now: heard.now,
                 sent: heard.sent,
                 rtt: heard.rtt,
@@ -96,7 +97,7 @@ impl Verus {
     /// # Panics
     /// If a window or the pace is zero, or the curve falls.
     fn ask(&mut self, line: &str) -> Said {
-        let told = self.program.ask(line);
+        let answers = self.program.ask(line);
         let [
             window,
             allowed,
@@ -107,13 +108,13 @@ impl Verus {
             phase,
             epoch_end,
             sound,
-        ] = told[..]
+        ] = answers[..]
         else {
-            panic!("`{line}` was answered by {told:?}");
+            panic!("`{line}` was answered by {answers:?}");
         };
         assert!(
             window >= 1 << 16 && allowed >= 2 && pace > 0 && sound == 1,
-            "{line}: {told:?}"
+            "{line}: {answers:?}"
         );
         let ms = |ns: u64| ns as f64 / 1e6;
         self.said = Said {

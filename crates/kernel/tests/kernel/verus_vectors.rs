@@ -13,10 +13,10 @@ use verus_core::{
 };
 use verus_protocol::verus::{Config, Mode, Verus as Core};
 
-use crate::peers::Way;
+use crate::peers::FlowPath;
 use crate::verus_law::{Answer, Said, Verus};
 
-const LOSSY: Way = Way {
+const LOSSY: FlowPath = FlowPath {
     rates_kbps: [2_000, 1_000],
     delay: Duration::from_millis(20),
     queue: Duration::from_millis(120),
@@ -26,11 +26,11 @@ const LOSSY: Way = Way {
 };
 
 /// Each is a file, with its R.
-const FLOWS: [(&str, f64, Way); 2] = [
+const FLOWS: [(&str, f64, FlowPath); 2] = [
     (
         "steady",
         4.0,
-        Way {
+        FlowPath {
             rates_kbps: [2_000, 2_000],
             queue: Duration::from_millis(1_000),
             one_lost_of: 100_000,
@@ -41,7 +41,7 @@ const FLOWS: [(&str, f64, Way); 2] = [
     ("lossy", 2.0, LOSSY),
 ];
 
-/// The core's, and the lines of what it was told and said.
+/// The core's controller, and a log of its calls and answers.
 #[derive(Debug)]
 struct Logged {
     inner: Core,
@@ -52,13 +52,13 @@ struct Logged {
 
 impl Logged {
     fn line(&self, event: Value) {
-        let mut told = BTreeMap::new();
+        let mut probes = BTreeMap::new();
         self.inner.probe(&mut |name, value| {
-            told.insert(name, value);
+            probes.insert(name, value);
         });
-        let ns = |name: &str| (told[name] * 1e6).round() as u64;
+        let ns = |name: &str| (probes[name] * 1e6).round() as u64;
         let out = json!({
-            "window_packets": (told["window_packets"] * 1e3).round() / 1e3,
+            "window_packets": (probes["window_packets"] * 1e3).round() / 1e3,
             "delay_estimate_ns": ns("delay_estimate_ms"),
             "delay_min_ns": ns("delay_min_ms"),
             "delay_max_ns": ns("delay_max_ms"),
@@ -128,13 +128,13 @@ fn file(name: &str) -> PathBuf {
     folder.join(format!("verus-{name}.jsonl"))
 }
 
-fn written(ratio: f64, way: &Way) -> String {
+fn written(ratio: f64, path: &FlowPath) -> String {
     let lines = Arc::default();
     let config = Config {
         ratio,
         ..Config::preset(Mode::Paper)
     };
-    way.play(Box::new(Logged {
+    path.play(Box::new(Logged {
         inner: Core::new(config, 1).expect("in range"),
         packet: Bytes::new(1),
         ratio,
@@ -149,25 +149,25 @@ fn lines(text: &str) -> Vec<Value> {
     parsed.map(|line| line.expect("JSON")).collect()
 }
 
-/// What the core said on a line, and what the law in C says.
+/// The core's answer on a line, and the answer of the law in C.
 struct Beside {
     core: Value,
     native: Said,
 }
 
 impl Beside {
-    fn told(&self, key: &str) -> f64 {
+    fn core_value(&self, key: &str) -> f64 {
         self.core[key].as_f64().expect("a number")
     }
 
     /// How far W is from the core's, as a share of it.
     fn window(&self) -> f64 {
-        (self.native.window / self.told("window_packets") - 1.0).abs()
+        (self.native.window / self.core_value("window_packets") - 1.0).abs()
     }
 
     /// How far a delay is from the core's, ms.
     fn delay(&self, native: fn(&Said) -> f64, key: &str) -> f64 {
-        (native(&self.native) - self.told(key) / 1e6).abs()
+        (native(&self.native) - self.core_value(key) / 1e6).abs()
     }
 }
 
@@ -182,7 +182,7 @@ fn replay(text: &str) -> Vec<Beside> {
                 law.start(number("now_ns"), 1, ratio)
             }
             "timeout" => law.time_out(number("now_ns")),
-            "answer" => law.hear(&Answer {
+            "answer" => law.on_answer(&Answer {
                 now: number("now_ns"),
                 sent: number("sent_ns"),
                 rtt: number("rtt_ns"),
@@ -217,10 +217,10 @@ fn the_vectors_are_what_the_core_says() {
         if std::env::var_os("VERUS_WRITE_VECTORS").is_some() {
             std::fs::write(&file, &text).expect("it can be written");
         }
-        let there = std::fs::read_to_string(&file).expect("the repository has it");
-        let (there, said) = (lines(&there), lines(&text));
-        let differs = there.iter().zip(&said).position(|(a, b)| a != b);
-        assert!(there == said, "{name} differs from line {differs:?} on");
+        let stored = std::fs::read_to_string(&file).expect("the repository has it");
+        let (stored, said) = (lines(&stored), lines(&text));
+        let differs = stored.iter().zip(&said).position(|(a, b)| a != b);
+        assert!(stored == said, "{name} differs from line {differs:?} on");
         for word in ["slow_start", "recovery", "steady"] {
             assert!(text.contains(word), "{name}: {word}");
         }
@@ -235,9 +235,13 @@ fn the_law_in_c_says_nearly_the_same() {
         let all = replay(&text);
         for (number, line) in all.iter().enumerate() {
             // Whole ns on both sides.
-            let least = line.delay(|said| said.delay_min_ms, "delay_min_ns");
-            let most = line.delay(|said| said.delay_max_ms, "delay_max_ns");
-            assert!(least < 1e-5 && most < 1e-4, "{name}, line {}", number + 1);
+            let delay_min = line.delay(|said| said.delay_min_ms, "delay_min_ns");
+            let delay_max = line.delay(|said| said.delay_max_ms, "delay_max_ns");
+            assert!(
+                delay_min < 1e-5 && delay_max < 1e-4,
+                "{name}, line {}",
+                number + 1
+            );
         }
         let sum = |of: &dyn Fn(&Beside) -> f64| all.iter().map(of).sum::<f64>();
         let mean = sum(&|line| line.native.window) / sum(&|line| line.told("window_packets"));
@@ -249,7 +253,8 @@ fn the_law_in_c_says_nearly_the_same() {
             "{name}: W {median} in the middle, {largest} at most, {mean}; D_est {farthest} ms"
         );
         if name == "steady" {
-            // No packet is lost on the way: what is left is that delays are kept in whole us, and a spline in a few gaps.
+            // No packet is lost on the path. The differences come from delays kept in whole µs, and
+            // from a spline in a few gaps.
             assert!(median < 1e-3 && largest < 0.02, "{median} {largest}");
             assert!(
                 (mean - 1.0).abs() < 1e-3 && farthest < 0.02,
