@@ -20,7 +20,7 @@ _GLOBAL = ("-v", "--verbose", "-q", "--quiet")
 
 FAILED, INTERRUPTED = 1, 130
 
-#: What stands behind a verb without a flag.
+#: Positional arguments of verbs.
 _PLACES = ("name",)
 
 
@@ -28,16 +28,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the command and exits with its code.
 
     Args:
-        arguments: What follows `verus` on the command line; that of this process if None.
+        arguments: The words after `verus` on the command line; those of this process if None.
     """
-    given = _ask_for_help(list(sys.argv[1:] if arguments is None else arguments))
-    verb = next((word for word in given if word not in _GLOBAL), None)
+    words_given = _ask_for_help(list(sys.argv[1:] if arguments is None else arguments))
+    verb = next((word for word in words_given if word not in _GLOBAL), None)
     if verb in ENDPOINT_VERBS:
-        _hand_over(verb, given)
-    if given[:1] == ["complete"] and (words := _behind_verb(given)) and (binary := find_endpoint()[0]):
+        _hand_over(verb, words_given)
+    if words_given[:1] == ["complete"] and (words := _behind_verb(words_given)) and (binary := find_endpoint()[0]):
         os.execv(binary, [ENDPOINT, "complete", "--", *words])
     try:
-        sys.exit(run(given))
+        sys.exit(run(words_given))
     except KeyboardInterrupt:  # before there was anything to interrupt
         sys.exit(_complain("interrupted; nothing was written", INTERRUPTED))
 
@@ -152,7 +152,7 @@ def _hand_over(verb: str, arguments: Sequence[str]) -> NoReturn:
     if binary is None:
         problem = f"`{verb}` needs the program `{ENDPOINT}`, which is not in {looked}"
         sys.exit(_complain(f"{problem} (in a copy of the repository, `make build` makes it)", BAD_INPUT))
-    # Python ignores these, and what is ignored stays so in the program that takes its place.
+    # Python ignores these signals, and the program that replaces this process would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:

@@ -26,10 +26,10 @@ def analyze(
     json_
         Print one JSON object instead of a table.
     """
-    found = _verus.analyze_log(log)
-    if found.pop("has_unfinished_line"):
+    analysis = _verus.analyze_log(log)
+    if analysis.pop("has_unfinished_line"):
         talk.say(f"Warning: `{log}`: its last line is cut off, and left out")
-    metrics = {**{key: value for key, value in found.items() if not isinstance(value, dict)}, **found["metrics"]}
+    metrics = {**{key: value for key, value in analysis.items() if not isinstance(value, dict)}, **analysis["metrics"]}
     metrics = {key: value for key, value in metrics.items() if key not in ("series", "capacity")}
     if json_:
         tell_rows([{"schema": 1, "version": _verus.version(), "log": log, **metrics}])

@@ -151,7 +151,7 @@ def scenario(*, json_: Json = False) -> None:
 
 
 def _range(field: Mapping[str, Any]) -> str:
-    """What a field may be, as an interval."""
+    """The range of a field, as an interval."""
     if "enum" in field:
         return ", ".join(str(one) for one in field["enum"])
     least, above, most, below = (
@@ -159,15 +159,15 @@ def _range(field: Mapping[str, Any]) -> str:
     )
     if least is None and above is None:
         return ""
-    left = f"({above}" if least is None else f"[{least}"
-    return f"{left}, {most}]" if most is not None else f"{left}, {'∞' if below is None else below})"
+    lower_bound = f"({above}" if least is None else f"[{least}"
+    return f"{lower_bound}, {most}]" if most is not None else f"{lower_bound}, {'∞' if below is None else below})"
 
 
 def _show(verb: str, entries: Sequence[Mapping[str, Any]], names: Sequence[str] | None, *, as_json: bool) -> None:
     if names is not None:
-        known = [entry["name"] for entry in entries]
-        if wrong := next((name for name in names if name not in known), None):
-            raise FieldError("name", f"`verus list {verb}` has no `{wrong}`{near_or_all(wrong, known)}")
+        entry_names = [entry["name"] for entry in entries]
+        if wrong := next((name for name in names if name not in entry_names), None):
+            raise FieldError("name", f"`verus list {verb}` has no `{wrong}`{near_or_all(wrong, entry_names)}")
         entries = [entry for entry in entries if entry["name"] in names]
     if as_json:
         tell_rows(entries)

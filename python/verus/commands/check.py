@@ -146,35 +146,35 @@ def _contestants(schemes: list[str]) -> list[Contestant]:
 
 
 def _chosen(names: list[str] | None, patterns: list[str] | None) -> list[Suite]:
-    """The suites that were asked for, with those of their rows that were."""
+    """The suites with these names, or all, reduced to the rows that match the patterns."""
     loaded = []
     for name in dict.fromkeys(names or suites.NAMES):
-        found = suites.load(name)
-        judge.check_measures(found, name)
-        loaded.append(found)
-    seen: dict[str, str] = {}
-    for found, name in zip(loaded, dict.fromkeys(names or suites.NAMES), strict=True):
-        if found.name in seen:
-            raise FieldError("suite", f"`{seen[found.name]}` and `{name}` are both called `{found.name}`")
-        seen[found.name] = name
+        suite = suites.load(name)
+        judge.check_measures(suite, name)
+        loaded.append(suite)
+    name_of: dict[str, str] = {}
+    for suite, name in zip(loaded, dict.fromkeys(names or suites.NAMES), strict=True):
+        if suite.name in name_of:
+            raise FieldError("suite", f"`{name_of[suite.name]}` and `{name}` are both called `{suite.name}`")
+        name_of[suite.name] = name
     if not patterns:
         return loaded
-    known = [identity for found in loaded for row in found.rows for identity in row.ids()]
+    row_ids = [identity for suite in loaded for row in suite.rows for identity in row.ids()]
     for pattern in patterns:
-        if not fnmatch.filter(known, pattern):
-            raise FieldError("row", f"there is no row `{pattern}`{near_or_all(pattern, known)}")
-    return [found for found in (_with_rows(suite, patterns) for suite in loaded) if found.rows]
+        if not fnmatch.filter(row_ids, pattern):
+            raise FieldError("row", f"there is no row `{pattern}`{near_or_all(pattern, row_ids)}")
+    return [suite for suite in (_with_rows(suite, patterns) for suite in loaded) if suite.rows]
 
 
 def _with_rows(suite: Suite, patterns: list[str]) -> Suite:
     """The suite, of which only rows and checks with such names are left."""
 
-    def wanted(name: str) -> bool:
+    def matches(name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
     rows = []
     for row in suite.rows:
-        checks = row.checks if wanted(row.id) else tuple(one for one in row.checks if wanted(row.id_of(one)))
+        checks = row.checks if matches(row.id) else tuple(one for one in row.checks if matches(row.id_of(one)))
         if checks:
             rows.append(dataclasses.replace(row, checks=checks))
     return dataclasses.replace(suite, rows=tuple(rows))

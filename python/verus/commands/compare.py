@@ -86,12 +86,14 @@ def compare(
     report
         Draw the report and its figures, too; `verus report` does it later. Default: --no-report.
     """
-    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
-    if "changes" in given:
-        given["changes"] = _changes(given["changes"])
-    settings, earlier = _settings(given, from_)
+    options: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()
+    }
+    if "changes" in options:
+        options["changes"] = _changes(options["changes"])
+    settings, earlier = _settings(options, from_)
     runs = settings.runs()
-    _check_inputs(runs, earlier, given)
+    _check_inputs(runs, earlier, options)
     digests = Digests()
     read = {path for run in runs for path in inputs.files_of(run.scenario).values()}
     for path in read:
@@ -101,13 +103,13 @@ def compare(
     if target is not None:
         check_folder(target, force=force)
     talk.detail(f"{len(runs)} runs of {settings.duration_s:g} s")
-    if told := warning(runs[0].scenario):
-        talk.say(f"Warning: {told}")
+    if path_warning := warning(runs[0].scenario):
+        talk.say(f"Warning: {path_warning}")
     if settings.emulate:
         jobs = _side_by_side() if jobs is None else jobs
         at_least("jobs", jobs, 1, 1000)
     else:
-        _refuse_real_time(transports=given.get("transports"), jobs=jobs, max_lateness_ms=max_lateness_ms)
+        _refuse_real_time(transports=options.get("transports"), jobs=jobs, max_lateness_ms=max_lateness_ms)
     if qlog is None and qlog_format is not None:
         raise FieldError("qlog_format", "is for logs (--qlog DIR)")
     store: Store | None = None
@@ -124,7 +126,7 @@ def compare(
         runs, outcomes, problems = sort_out(runs, ended)
         if not outcomes:
             raise RunError(problems)
-        for empty in [] if told else nothing_arrived.warnings(runs, outcomes):
+        for empty in [] if path_warning else nothing_arrived.warnings(runs, outcomes):
             talk.say(f"Warning: {empty}")
         if json_:
             tell_rows(map(metric_rows.printed, metric_rows.rows(runs, outcomes)))
@@ -151,12 +153,12 @@ def _changes(path: Path) -> list[Any]:
     except ValueError as error:
         raise FieldError("changes", str(error)) from error
     try:
-        found = json.loads(text.decode("utf-8-sig"))
+        changes = json.loads(text.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise FieldError("changes", f"`{path}` is not JSON: {error}") from error
-    if not isinstance(found, list):
+    if not isinstance(changes, list):
         raise FieldError("changes", f"`{path}` must hold a list of changes")
-    return found
+    return changes
 
 
 def _save(
@@ -233,7 +235,7 @@ def _run(
     columns: bool,
     logs: Logs | None,
 ) -> list[Ended]:
-    """Runs everything; with a store, what is not in it yet."""
+    """Runs everything; with a store, only the runs that it lacks."""
     with talk.progress("emulating" if settings.emulate else "simulating") as progress:
         if settings.emulate:
             from verus.endpoints import emulation
@@ -246,14 +248,14 @@ def _run(
         if store is None:
             ended = dict(work(runs))
             return [ended[index] for index in range(len(runs))]
-        if there := sum(map(store.has, set(keys))):
-            talk.say(f"{there} of {len(runs)} runs were done before, in `{store.folder}`")
+        if done := sum(map(store.has, set(keys))):
+            talk.say(f"{done} of {len(runs)} runs were done before, in `{store.folder}`")
         failed = complete(runs, keys, store, work, made=made)
     return [failed.get(key) or store.outcome(key) for key in keys]
 
 
 def _keys(settings: Settings) -> Keys:
-    """What makes the keys of runs."""
+    """Computes the keys of runs, for the engine that runs them."""
     if settings.emulate:
         from verus.endpoints import emulation
 
@@ -262,25 +264,26 @@ def _keys(settings: Settings) -> Keys:
 
 
 def _unfinished(runs: list[Run], out: Path | None, keys: Keys) -> tuple[Store, list[str]]:
-    """Where the outcomes of these runs are kept until all are there, and the key of each.
+    """The store that keeps the outcomes of these runs until all are done, and the key of each.
 
-    The folder is named after the one that they are for; without one, after them: the same command finds it again.
+    Its folder is named after the results folder. Without one it is named after the keys, so that
+    the same command finds it again.
 
     Raises:
         FieldError: It is a link.
     """
-    own = [keys.of(run) for run in runs]
+    run_keys = [keys.of(run) for run in runs]
     if out is None:
-        target = Path("verus-results") / f"compare-{hashlib.sha256(''.join(own).encode()).hexdigest()[:12]}"
+        target = Path("verus-results") / f"compare-{hashlib.sha256(''.join(run_keys).encode()).hexdigest()[:12]}"
     else:
         target = out if out.name not in ("", "..") else out.resolve()
     store = Store(target.with_name(f"{target.name}.unfinished"))
     store.check()
-    return store, own
+    return store, run_keys
 
 
-def _refuse_real_time(**given: object) -> None:
-    for name, value in given.items():
+def _refuse_real_time(**options: object) -> None:
+    for name, value in options.items():
         if value is not None:
             raise FieldError(name, "is for runs in real time (--emulate)")
 
@@ -297,28 +300,28 @@ def _judge_timing(timings: list[dict[str, float]], bound: float | None, talk: Ta
     return 0
 
 
-def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, Mapping[str, Any]]:
+def _settings(options: dict[str, Any], path: Path | None) -> tuple[Settings, Mapping[str, Any]]:
     """The settings, and the `run.json` of the run that they repeat."""
     if path is not None and path.is_dir():
         path = path / "run.json"
     if path is None:
-        if "mixes" in given and "schemes" not in given:
-            given["schemes"] = ()
-        return Settings(**given), {}
+        if "mixes" in options and "schemes" not in options:
+            options["schemes"] = ()
+        return Settings(**options), {}
 
     config = read_config(path)
     if config["kind"] != "compare":
         raise FieldError("from", f"`{path}` was made by {metric_rows.made_by(config['kind'])}: run that again instead")
-    settings = dataclasses.replace(Settings.from_dict(config["settings"]), **given)
+    settings = dataclasses.replace(Settings.from_dict(config["settings"]), **options)
     return settings, config
 
 
-def _check_inputs(runs: list[Run], earlier: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuses to call it the same runs if a file that they read has changed since, but for those named anew."""
+def _check_inputs(runs: list[Run], earlier: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Refuses to repeat runs if a file that they read has changed since, unless that file is named anew."""
     before = earlier.get("inputs")
     if not isinstance(before, Mapping):  # of results that were written before there were any
         return
-    anew = " ".join(map(str, given.values()))
+    anew = " ".join(map(str, options.values()))
     for text, digest in inputs.digests(runs).items():
         if text not in anew and before.get(text, digest) != digest:
             problem = f"`{text}` is not what it was: its SHA-256 is {digest}, then {before[text]}"

@@ -1,4 +1,4 @@
-"""`verus completion`: a script for a shell, which asks `verus complete` how what was typed may go on.
+"""`verus completion`: a script for a shell, which asks `verus complete` how the words typed so far may go on.
 
 Verbs come from `verbs.py`, options from the verbs' own signatures, and schemes, keys, queues and channels from the
 lists that are parsed. Behind a verb of the endpoint, the endpoint answers, likewise.
@@ -14,9 +14,9 @@ from verus.commands.verbs import VERBS, first_words
 
 Shell = Literal["bash", "zsh", "fish"]
 
-#: Each asks with the words so far, the last of them unfinished or empty. Bash splits words at `:` and `=`, too: there
-#: the line is taken apart anew, and what stands before the last of these is not put in a second time. Where nothing is
-#: found, a file may be meant.
+#: Each script asks with the words so far, the last of them unfinished or empty. Bash splits words
+#: at `:` and `=`, too, so its script splits the line itself. It also removes the part up to the
+#: last of these letters, which Bash keeps. Without completions, a shell offers files.
 _SCRIPTS: dict[str, str] = {
     "bash": r"""_verus() {
     local line=${COMP_LINE:0:COMP_POINT} words word
@@ -81,13 +81,13 @@ def candidates(words: Sequence[str]) -> list[str]:
     options = _options(verb)
     if last.startswith("-"):
         return [name for name in [*options, "--help"] if name.startswith(last)]
-    given = next((word for word in reversed(before) if word.startswith("-")), "")
+    option = next((word for word in reversed(before) if word.startswith("-")), "")
     # An option that takes one word has had it; the next word is the verb's own.
-    argument = options.get(given)
-    if argument is not None and (argument.parameter.consume_multiple or before[-1] == given):
+    argument = options.get(option)
+    if argument is not None and (argument.parameter.consume_multiple or before[-1] == option):
         return _values(argument, last)
-    own = [argument for argument in _arguments(verb) if not any(name.startswith("-") for name in argument.names)]
-    return [value for argument in own[:1] for value in _values(argument, last, verb)]
+    arguments = [argument for argument in _arguments(verb) if not any(name.startswith("-") for name in argument.names)]
+    return [value for argument in arguments[:1] for value in _values(argument, last, verb)]
 
 
 def _arguments(verb: str) -> list[Any]:
@@ -105,7 +105,7 @@ def _options(verb: str) -> dict[str, Any]:
 
 
 def _values(argument: Any, last: str, verb: str = "") -> list[str]:
-    """What an option or a place may be."""
+    """Values of an option or an argument that begin with `last`."""
     if choices := argument.get_choices(force=True):
         return [str(choice) for choice in choices if str(choice).startswith(last)]
     metavar = (argument.parameter.metavar or "").removesuffix("...")
@@ -127,8 +127,8 @@ def _values(argument: Any, last: str, verb: str = "") -> list[str]:
     if verb == "trace fetch":
         from verus.lab.fetch import recordings
 
-        known = [name for entry in recordings() for name in (*entry.groups, entry.name)]
-        return [name for name in dict.fromkeys(known) if name.startswith(last)]
+        names = [name for entry in recordings() for name in (*entry.groups, entry.name)]
+        return [name for name in dict.fromkeys(names) if name.startswith(last)]
     if verb.startswith("list "):
         kind = verb.removeprefix("list ").removesuffix("s")
         return [name for name in _verus.complete(kind, last) if ":" not in name]

@@ -15,8 +15,8 @@ def text(results: Results, kind: str) -> str:
     """The table as text that ends with a new line.
 
     Args:
-        results: What to show: a line for each contestant on each channel and queue, the mean over its seeds, and
-            below a mix a line for each of its schemes.
+        results: The results: a line for each contestant on each channel and queue, the mean over
+            its seeds, and below a mix a line for each of its schemes.
         kind: `csv`, `markdown` or `latex`.
     """
     return {"csv": _csv, "markdown": _markdown, "latex": _latex}[kind](results)
@@ -69,7 +69,7 @@ def _row(cells: Sequence[str]) -> str:
     return " & ".join(map(_escaped, cells)) + r" \\"
 
 
-#: What LaTeX would take for its own.
+#: Characters that mean something in LaTeX, escaped.
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},

@@ -19,7 +19,7 @@ _WIDEST = 110
 
 
 class PlainHelp:
-    """Prints what a verb does, how it is called, and what it takes."""
+    """Prints a verb's purpose, usage and arguments."""
 
     def __init__(self) -> None:
         self._usage = ""
@@ -39,12 +39,12 @@ class PlainHelp:
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: Any) -> None:
         """A list of arguments, options or verbs."""
-        told = [(name(entry), about(entry)) for entry in panel.entries]
-        lists = {"Arguments": [], "Options": []} if panel.format == "parameter" else {"Verbs": told}
-        for entry, row in zip(panel.entries, told, strict=True):
+        described = [(name(entry), about(entry)) for entry in panel.entries]
+        lists = {"Arguments": [], "Options": []} if panel.format == "parameter" else {"Verbs": described}
+        for entry, row in zip(panel.entries, described, strict=True):
             if panel.format == "parameter":
                 lists["Arguments" if entry.positional_label else "Options"].append(row)
-        indent = min(max((len(named) for named, _ in told), default=0), 26) + 4
+        indent = min(max((len(named) for named, _ in described), default=0), 26) + 4
         for title, rows in lists.items():
             if not rows:
                 continue
@@ -83,7 +83,7 @@ def synopsis(words: Sequence[str], app: App) -> str:
 
 
 def name(entry: Any) -> str:
-    """An option with all its names and what it takes, or a place."""
+    """All names of an option and its placeholder, or the name of an argument."""
     if entry.positional_label:
         return f"<{entry.positional_label.rstrip('.')}>{'...' if entry.positional_label.endswith('...') else ''}"
     names = ", ".join([*entry.positive_shorts, *entry.positive_names, *entry.negative_names])
@@ -94,10 +94,10 @@ def name(entry: Any) -> str:
 
 
 def about(entry: Any) -> str:
-    """What it is, and what it is where nothing is said."""
-    told = " ".join(_plain(entry.description).split()).removesuffix(".")
-    told = re.sub(r"\.? Default: (.+)$", r" [default: \1]", told)
-    return told if entry.default is None else f"{told} [default: {entry.default}]"
+    """The description and the default."""
+    text = " ".join(_plain(entry.description).split()).removesuffix(".")
+    text = re.sub(r"\.? Default: (.+)$", r" [default: \1]", text)
+    return text if entry.default is None else f"{text} [default: {entry.default}]"
 
 
 def _plain(text: Any) -> str:

@@ -51,9 +51,9 @@ def man(
 
 
 def _overview() -> str:
-    told = {f"verus-{word}(1)": verb.about for word, verb in VERBS.items() if " " not in word}
-    told |= {f"verus-{word}(1)": said for word, said in ENDPOINT_VERBS.items()}
-    verbs = "".join(f".TP\n\\fB{_text(word)}\\fR\n{_text(said)}\n" for word, said in told.items())
+    summaries = {f"verus-{word}(1)": verb.about for word, verb in VERBS.items() if " " not in word}
+    summaries |= {f"verus-{word}(1)": said for word, said in ENDPOINT_VERBS.items()}
+    verbs = "".join(f".TP\n\\fB{_text(word)}\\fR\n{_text(said)}\n" for word, said in summaries.items())
     return _head("verus", SUMMARY) + f".SH SYNOPSIS\n\\fBverus\\fR \\fIVERB\\fR [\\fIOPTIONS\\fR]\n.SH VERBS\n{verbs}"
 
 
@@ -63,13 +63,13 @@ def _page(word: str, verb: Verb) -> str:
     inner = app
     for part in word.split():
         inner = inner[part]
-    told: Any = _Told()
-    own, inner.help_formatter = inner.help_formatter, told
+    entries: Any = _HelpEntries()
+    formatter, inner.help_formatter = inner.help_formatter, entries
     try:
         App.help_print(app, word)  # without the examples below it
     finally:
-        inner.help_formatter = own
-    lists = {"VERBS": told.verbs, "ARGUMENTS": told.arguments, "OPTIONS": told.options}
+        inner.help_formatter = formatter
+    lists = {"VERBS": entries.verbs, "ARGUMENTS": entries.arguments, "OPTIONS": entries.options}
     text = _head(f"verus {word}", verb.about)
     rest = synopsis([], inner).removeprefix("verus")
     text += f".SH SYNOPSIS\n\\fBverus {_text(word)}\\fR{_text(rest)}\n"
@@ -80,8 +80,8 @@ def _page(word: str, verb: Verb) -> str:
     return text + f".SH EXAMPLES\n.nf\n{examples}.fi\n.SH SEE ALSO\n{_text(PAGES + verb.page)}\n"
 
 
-class _Told:
-    """Takes what help would print."""
+class _HelpEntries:
+    """Collects the entries that help would print."""
 
     def __init__(self) -> None:
         self.verbs: list[tuple[str, str]] = []
@@ -89,7 +89,7 @@ class _Told:
         self.options: list[tuple[str, str]] = []
 
     def render_usage(self, *_: Any) -> None:
-        """Not of the help, but of the page itself."""
+        """Ignored: the page writes its own usage."""
 
     def render_description(self, *_: Any) -> None:
         """Likewise."""

@@ -1,4 +1,4 @@
-"""What a mistyped command was probably meant to be, in one line."""
+"""One-line messages for mistyped commands, which name the command that was probably meant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from verus.errors import near
 
 
 def unknown_verb(word: str) -> str:
-    """That nothing is called `word`, right behind `verus`."""
+    """The message for an unknown `word` right after `verus`."""
     if word in ("-v", "--verbose", "-q", "--quiet"):
         version = " (`verus -V` states the version)" if word == "-v" else ""
         return f"`{word}` needs a verb, such as `verus compare {word}`{version}"
@@ -23,7 +23,7 @@ def unknown_verb(word: str) -> str:
 
 
 def usage(error: Any) -> str:
-    """What the parser of options has to say, on one line that names the nearest right word.
+    """The option parser's error on one line, with the nearest valid word.
 
     Args:
         error: A `cyclopts.CycloptsError`.
@@ -51,21 +51,23 @@ def usage(error: Any) -> str:
         word = (error.unused_tokens or [""])[0]
         return f"`{word}` stands behind no option{_place_of(word)}{more}"
     if isinstance(error, MissingArgumentError) and error.argument is not None:
-        given = error.keyword or next(iter(error.argument.names), "")
+        argument = error.keyword or next(iter(error.argument.names), "")
         examples = VERBS[verb].examples if verb in VERBS else ()
-        fitting = (one for one in examples if not given.startswith("-") or given in one.split())
+        fitting = (one for one in examples if not argument.startswith("-") or argument in one.split())
         example = next((f", as in `{one}`" for one in fitting), "")
-        what = f"`{given}` needs a value" if given.startswith("-") else f"needs {_label(error.argument)}"
-        return f"`verus {verb}`: {what}{example}{more}"
+        need = f"`{argument}` needs a value" if argument.startswith("-") else f"needs {_label(error.argument)}"
+        return f"`verus {verb}`: {need}{example}{more}"
     if isinstance(error, CoercionError) and error.token is not None:
-        given = error.token.keyword or (next(iter(error.argument.names), "") if error.argument else "")
+        argument = error.token.keyword or (next(iter(error.argument.names), "") if error.argument else "")
         if error.msg is not None:
-            return f"{given}: {error.msg}{more}"
+            return f"{argument}: {error.msg}{more}"
         if choices := get_args(error.target_type):
             json_is = "; JSON is `--json`" if error.token.value == "json" and "json" not in choices else ""
-            return f"{given}: must be one of {', '.join(map(str, choices))}, not `{error.token.value}`{json_is}{more}"
+            return (
+                f"{argument}: must be one of {', '.join(map(str, choices))}, not `{error.token.value}`{json_is}{more}"
+            )
         kind = {int: "a whole number", float: "a number"}.get(error.target_type, "something else")  # type: ignore[arg-type]
-        return f"{given}: must be {kind}, not `{error.token.value}`{more}"
+        return f"{argument}: must be {kind}, not `{error.token.value}`{more}"
     return " ".join(str(error).split()) + more
 
 

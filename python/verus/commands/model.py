@@ -43,7 +43,7 @@ def info(
     json_
         Print one JSON object a line for each model.
     """
-    found = [json.loads(_verus.model_info(str(name))) for name in names]
+    models = [json.loads(_verus.model_info(str(name))) for name in names]
     if zoom is not None and plot is None:
         raise FieldError("zoom", "needs --plot")
     if plot is not None:
@@ -54,14 +54,14 @@ def info(
         if plot.suffix == ".html" and zoom is not None:
             raise FieldError("zoom", "is for .svg and .png: a page has all of the matrix")
         refuse_existing(plot, force=force, field="plot")
-        low, high = found[0]["delay_min_ms"], found[0]["delay_max_ms"]
+        low, high = models[0]["delay_min_ms"], models[0]["delay_max_ms"]
         if zoom is not None and not low <= zoom <= high:
             raise FieldError("zoom", f"must be between {low} and {high} ms, not {zoom}")
-        write_whole(plot, _drawn(names[0], found[0], plot.suffix, zoom), field="plot")
+        write_whole(plot, _drawn(names[0], models[0], plot.suffix, zoom), field="plot")
     if json_:
-        tell_rows(found)
+        tell_rows(models)
     else:
-        show(found)
+        show(models)
 
 
 def _drawn(path: Path, about: dict[str, Any], suffix: str, zoom_ms: int | None) -> bytes:
@@ -84,10 +84,10 @@ def _drawn(path: Path, about: dict[str, Any], suffix: str, zoom_ms: int | None) 
     return drawn.encode() if suffix == ".svg" else render.png(drawn)
 
 
-def show(found: Sequence[dict[str, Any]]) -> None:
+def show(models: Sequence[dict[str, Any]]) -> None:
     """Models as a table on standard output, a column each."""
     table = narrow_table("model")
-    for entry in found:
+    for entry in models:
         table.add_column(str(entry["name"]), justify="right", overflow="fold")
     rows: dict[str, Callable[[dict[str, Any]], str]] = {
         "d, ms": lambda e: f"{e['delay_min_ms']} to {e['delay_max_ms']}, by {e['quantization_ms']}",
@@ -110,7 +110,7 @@ def show(found: Sequence[dict[str, Any]]) -> None:
         "seeds": lambda e: _span(e["seeds"]),
     }
     for name, text in rows.items():
-        table.add_row(name, *(text(entry) for entry in found))
+        table.add_row(name, *(text(entry) for entry in models))
     table_console().print(table)
 
 

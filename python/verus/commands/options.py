@@ -11,7 +11,7 @@ from verus import _verus
 
 
 def _quantity(unit: str, *, whole: bool = False) -> Callable[[Any, Sequence[Any]], float]:
-    """What reads a number with a unit behind it if it has one, and yields it in `unit`."""
+    """A converter from a number with or without a unit to a number in `unit`."""
 
     def convert(_kind: Any, tokens: Sequence[Any]) -> float:
         text = tokens[0].value
@@ -21,26 +21,26 @@ def _quantity(unit: str, *, whole: bool = False) -> Callable[[Any, Sequence[Any]
             except ValueError:
                 pass
         try:
-            found = _verus.quantity(text, unit)
+            value = _verus.quantity(text, unit)
         except ValueError as error:
-            # Infinity is a number, and its field says what is wrong with it.
+            # Infinity is a number: the check of its field reports it.
             try:
                 return float(text)
             except ValueError:
                 raise ValueError(f"must be {_called(unit, whole=whole)}, not `{text}`: {error}") from None
-        if unit == "share" and 1 < found <= 100 and "%" not in text:
+        if unit == "share" and 1 < value <= 100 and "%" not in text:
             raise ValueError(f"must be {_called(unit)}, not `{text}`; did you mean `{text}%`?")
         if not whole:
-            return found
-        if found != int(found):
+            return value
+        if value != int(value):
             raise ValueError(f"must be {_called(unit, whole=True)}, not `{text}`")
-        return int(found)
+        return int(value)
 
     return convert
 
 
 def _called(unit: str, *, whole: bool = False) -> str:
-    """What a number in `unit` is, in words."""
+    """A number in `unit`, in words."""
     if unit == "share":
         return "a share below 1, such as `0.005` or `0.5%`"
     return f"a {'whole ' if whole else ''}number of {_UNITS[unit]}"

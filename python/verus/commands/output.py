@@ -1,7 +1,7 @@
-"""Standard output and error: what is printed there costs no result, and every terminal gets words.
+"""Standard output and error: a failure to print costs no result, and every terminal gets readable text.
 
-A pipe that its reader has closed (`| head -2`), a full disk and a terminal without our letters are the terminal's
-trouble: the work goes on, and what it found is written.
+The work goes on and writes its results if the reader closes a pipe (`| head -2`), the disk is full,
+or the terminal lacks our letters.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-#: What is done with letters that an encoding does not have, as codecs know it.
+#: The name of the error handler for letters that an encoding lacks.
 _PLAINLY = "verus-plainly"
 
 
 class Printed:
-    """What became of standard output.
+    """The state of standard output.
 
     Attributes:
-        problem: Why it could not be written, if it could not; that its reader went away is none.
+        problem: Why it could not be written, or None. A closed pipe is no problem.
     """
 
     problem: str | None = None
@@ -38,7 +38,7 @@ class Printed:
 
 @contextlib.contextmanager
 def patient() -> Iterator[Printed]:
-    """Whatever is printed in the block is printed as far as that is possible; what is not costs nothing else."""
+    """Prints as much of the block's output as possible; failures to print raise nothing."""
     printed = Printed()
     before = sys.stdout, sys.stderr
     _open_closed()
@@ -93,7 +93,7 @@ class _Patient:
         return len(text)
 
     def flush(self) -> None:
-        """The same for what was written."""
+        """Flushes it, if that is still possible."""
         try:
             if not self._gone:
                 self._stream.flush()
@@ -103,7 +103,7 @@ class _Patient:
     def _leave(self, error: OSError) -> None:
         self._gone = True
         self._printed.fail(error)
-        # What the stream still holds goes nowhere: Python flushes it once more at its end.
+        # The rest of the stream's buffer goes nowhere: Python flushes it once more at its end.
         with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), self._stream.fileno())
 
@@ -116,12 +116,13 @@ def _is_narrow(encoding: str | None) -> bool:
         return False
 
 
-#: Letters of ours, and what stands for each where it is not known: of one letter, so that tables stay in line.
+#: A replacement for each of our letters that an encoding lacks; one letter, so that tables stay
+#: aligned.
 _ALIKE = {"·": "-", "–": "-", "—": "-", "−": "-", "×": "x", "±": "~", "≤": "<", "≥": ">", "→": ">", "…": "."}
 
 
 def _plainly(error: UnicodeError) -> tuple[str, int]:
-    """What is printed for letters that an encoding does not have, as a codec asks it."""
+    """The error handler for letters that an encoding lacks: similar ASCII text."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_plain, error.object[error.start : error.end])), error.end
@@ -134,8 +135,8 @@ def _plain(letter: str) -> str:
         >>> "".join(map(_plain, "δ₁ · W² ± 资"))
         'delta1 - W2 ~ \\u8d44'
     """
-    if found := _ALIKE.get(letter):
-        return found
+    if alike := _ALIKE.get(letter):
+        return alike
     name = unicodedata.name(letter, "")
     if name.startswith("GREEK SMALL LETTER "):
         return name.split()[-1].lower()

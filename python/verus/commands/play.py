@@ -30,7 +30,7 @@ PORT = 8017
 #: How long a connection may say nothing, in seconds, and how many there may be.
 _PATIENCE_S, _MOST_CONNECTED = 10, 64
 
-#: What the page is made of, and what each is; `play.wasm` is built from crates/play.
+#: Files of the page, and the content type of each; `play.wasm` is built from crates/play.
 FILES = {
     "index.html": "text/html; charset=utf-8",
     "style.css": "text/css; charset=utf-8",
@@ -127,9 +127,9 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
         def _send(self, *, body: bool) -> None:
             name = self.path.partition("?")[0].removeprefix("/") or "index.html"
             file = content.get(name)
-            found = HTTPStatus.NOT_FOUND if file is None else HTTPStatus.OK
+            status = HTTPStatus.NOT_FOUND if file is None else HTTPStatus.OK
             file = file or b"There is no such file.\n"
-            self.send_response(found)
+            self.send_response(status)
             self.send_header("Content-Type", FILES.get(name, "text/plain; charset=utf-8"))
             self.send_header("Content-Length", str(len(file)))
             self.send_header("Cache-Control", "no-cache")
@@ -154,7 +154,7 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
             super().__init__(*of)
 
         def process_request(self, request: Any, client_address: Any) -> None:
-            """Serves a connection in a thread of its own, as soon as there is a place for one."""
+            """Serves a connection in its own thread, once there are fewer than `_MOST_CONNECTED`."""
             with self._alone:
                 if len(self._connected) >= _MOST_CONNECTED:
                     with contextlib.suppress(OSError):
@@ -200,7 +200,7 @@ def _open(address: str) -> bool:
 
 
 def files() -> dict[str, bytes]:
-    """What is served.
+    """The files to serve, by name.
 
     Raises:
         FileNotFoundError: The module was not built.

@@ -89,7 +89,7 @@ def report(
             try:
                 path = write_page(Results.read(folder), folder)
             except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
-                # What stands there need not be what wrote it left.
+                # The contents may have changed since the command wrote them.
                 raise ValueError(f"`{folder}` is no whole result of `{kind}`: {error!r}") from error
             own(folder, [path, *(folder / "figures").glob("*")])
     talk.say(f"Report: {path}")
@@ -97,7 +97,7 @@ def report(
 
 
 def _kind(folder: Path) -> str:
-    """What wrote a folder.
+    """The kind of the command that wrote a folder.
 
     Raises:
         OSError: Its `run.json` cannot be read.

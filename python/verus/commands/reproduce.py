@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from verus.papers.experiment import Experiment, Work
 
 
-#: So many experiments may wait to be written, each with all its series in memory.
+#: Most experiments that may wait to be written: each holds all its series in memory.
 _UNWRITTEN = 3
 
 #: It ran, but a checked target was missed.
@@ -111,8 +111,8 @@ def reproduce(
         short=short,
         schemes=tuple(schemes or ()),
     )
-    wanted = papers.ALL if everything else dict.fromkeys(names)
-    chosen = [papers.find(name) for name in wanted]
+    experiment_names = papers.ALL if everything else dict.fromkeys(names)
+    chosen = [papers.find(name) for name in experiment_names]
     if short and (long := [experiment.name for experiment in chosen if not experiment.short]):
         raise FieldError("short", f"`{long[0]}` has no short form")
     if schemes and (fixed := [experiment.name for experiment in chosen if not experiment.takes_schemes]):

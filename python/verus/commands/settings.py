@@ -25,7 +25,7 @@ _WRITTEN = {"MS": (", ms", ", in ms or as `0.02s`"), "TIME": (", s", ", in secon
 
 
 def _of_scenario(name: str) -> tuple[str, str]:
-    """What the option of a scenario's field takes, and what it is, by the schema."""
+    """The placeholder and the description of a scenario field's option, from the schema."""
     rule = SCHEMA["properties"][name]
     about = re.sub(
         r"`(\w+)`", lambda word: flag_of(word[1]) if word[1] in SCHEMA["properties"] else word[0], rule["description"]
@@ -46,8 +46,9 @@ def _of_scenario(name: str) -> tuple[str, str]:
     return takes, about
 
 
-#: What each option takes, where it takes something, and what it is, in the order of the help: what the schema says, but
-#: where the command line has more than one of it, or otherwise.
+#: The placeholder (empty for a flag) and the description of each option, in the order of the help.
+#: They come from the schema unless the command line differs from it, as where it takes several
+#: values.
 _OPTIONS: dict[str, tuple[str, str]] = {
     "traces": (
         "CHANNEL",
@@ -111,14 +112,14 @@ _OPTIONS: dict[str, tuple[str, str]] = {
 
 
 def takes_settings(verb: Verb) -> Verb:
-    """The verb, with an option for each setting in place of its `**asked`; it gets those that are given."""
-    found = inspect.signature(verb)
+    """The verb, with an option for each setting in place of its `**asked`; it is called with those that are set."""
+    signature = inspect.signature(verb)
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name))
         for name in _OPTIONS
     ]
-    own = [entry for entry in found.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
-    verb.__signature__ = found.replace(parameters=[*options, *own])  # type: ignore[attr-defined]
+    parameters = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
+    verb.__signature__ = signature.replace(parameters=[*options, *parameters])  # type: ignore[attr-defined]
     return verb
 
 

@@ -31,7 +31,7 @@ app = App(name="sweep")
 #: Cells of a study that are shown as a table; more are for programs.
 _MOST_SHOWN = 100
 
-#: What such a table shows of each.
+#: Metrics in such a table: the head and the format of each.
 _SHOWN = {
     "throughput_mbps": ("Mbit/s", functools.partial(number, digits=2)),
     "utilization": ("used\n%", percent),
@@ -41,7 +41,7 @@ _SHOWN = {
     "power": ("power", functools.partial(number, digits=3)),
 }
 
-#: What it shows besides, where several flows share a link.
+#: Further metrics in it where several flows share a link.
 _OF_FLOWS = {
     "flow_min_mbps": ("least\nflow", functools.partial(number, digits=2)),
     "flow_max_mbps": ("most\nflow", functools.partial(number, digits=2)),
@@ -98,22 +98,22 @@ def sweep(
     made = Keys(store.engine())
     folder, plan = _planned(read(study), out, made)
     folder.begin(plan)
-    for told in dict.fromkeys(filter(None, (warning(planned.run.scenario) for planned in plan.runs))):
-        talk.say(f"Warning: {told}")
-    own = [*plan.distinct().items()][share[0] - 1 :: share[1]]
-    keys = [key for key, _ in own]
-    there = sum(map(folder.store.has, keys))
-    if there:
-        talk.say(f"{there} of {len(own)} runs were done before, in `{folder.path}`")
+    for path_warning in dict.fromkeys(filter(None, (warning(planned.run.scenario) for planned in plan.runs))):
+        talk.say(f"Warning: {path_warning}")
+    shard_runs = [*plan.distinct().items()][share[0] - 1 :: share[1]]
+    keys = [key for key, _ in shard_runs]
+    done = sum(map(folder.store.has, keys))
+    if done:
+        talk.say(f"{done} of {len(shard_runs)} runs were done before, in `{folder.path}`")
     with kept(folder.store, keys), talk.progress(plan.name) as progress:
         work = functools.partial(_work, jobs, cluster, progress)
-        failed = complete([run for _, run in own], keys, folder.store, work, made=made)
-        wrong = [(run, failed[key]) for key, run in own if key in failed]
+        failed = complete([run for _, run in shard_runs], keys, folder.store, work, made=made)
+        wrong = [(run, failed[key]) for key, run in shard_runs if key in failed]
         problems = sort_out([run for run, _ in wrong], [end for _, end in wrong])[2]
-        if problems and (not partial or len(problems) == len(own)):
+        if problems and (not partial or len(problems) == len(shard_runs)):
             raise RunError(problems)
     if share[1] > 1:
-        talk.say(f"Shard {shard}: {len(own)} runs are done")
+        talk.say(f"Shard {shard}: {len(shard_runs)} runs are done")
     code = _finish(folder, plan, talk, json_=json_, failed={key: str(end) for key, end in failed.items()})
     for problem in problems:
         print(line(f"verus: {problem}"), file=sys.stderr)
@@ -164,9 +164,9 @@ def status(
     total = len(plan.distinct())
     finished = folder.is_finished(plan)
     if json_:
-        told = {"study": plan.name, "folder": str(folder.path), "engine": plan.engine, "runs": total}
+        common = {"study": plan.name, "folder": str(folder.path), "engine": plan.engine, "runs": total}
         shares = [{"part": name, "rows": rows, "there": there} for name, (there, rows) in parts.items()]
-        tell_rows([{**told, "there": total - len(missing), "finished": finished, "parts": shares}])
+        tell_rows([{**common, "there": total - len(missing), "finished": finished, "parts": shares}])
         return 0
     tell(f"{plan.name}: {total - len(missing)} of {total} runs are done, in `{folder.path}` (engine {plan.engine})")
     if len(parts) > 1:
@@ -241,23 +241,23 @@ def _finish(folder: Folder, plan: Plan, talk: Talk, *, json_: bool, failed: Mapp
     written = folder.finish(plan, failed)
     if empty := sum(not arrived(row) for row in written.select(["goodput_mbps", "throughput_mbps"]).to_pylist()):
         talk.say(f"Warning: nothing arrived in {empty} of {written.num_rows} runs: their shares are empty")
-    found = [*cells(written)]
+    all_cells = [*cells(written)]
     if json_:
-        tell_rows(found)
+        tell_rows(all_cells)
     elif not talk.quiet:
-        _show(found)
-    several = [cell for cell in found if len(cell["seeds"]) > 1]
+        _show(all_cells)
+    several = [cell for cell in all_cells if len(cell["seeds"]) > 1]
     if one := sum(cell["throughput_mbps"]["half_width_95"] is None for cell in several if "throughput_mbps" in cell):
         talk.say(
             f"{one} of {len(several)} cells are one and the same run for all seeds: nothing in them depends on the "
             "seed, and they have no interval"
         )
-    left = f", {len(plan.runs) - written.num_rows} of {len(plan.runs)} are missing" if failed else ""
-    talk.say(f"Results: {folder.dataset} ({written.num_rows} rows{left})")
+    missing_runs = f", {len(plan.runs) - written.num_rows} of {len(plan.runs)} are missing" if failed else ""
+    talk.say(f"Results: {folder.dataset} ({written.num_rows} rows{missing_runs})")
     return 1 if failed else 0
 
 
-def _show(found: Sequence[dict[str, Any]]) -> None:
+def _show(all_cells: Sequence[dict[str, Any]]) -> None:
     """A table of means over seeds: what varies, and the metrics that matter most; above it, what all cells share."""
     from rich import box
     from rich.table import Table
@@ -268,17 +268,17 @@ def _show(found: Sequence[dict[str, Any]]) -> None:
     from verus.report.numbers import DELAY_NOTE
     from verus.report.table import DIFFERENCES, difference
 
-    rows = _words(found)
+    rows = _words(all_cells)
     shared, varied = _shared(rows)
-    compared = any("above" in cell and len(cell["seeds"]) > 1 for cell in found)
-    shown = _SHOWN | (_OF_FLOWS if any(cell["flows"] > 1 for cell in found) else {})
+    compared = any("above" in cell and len(cell["seeds"]) > 1 for cell in all_cells)
+    shown = _SHOWN | (_OF_FLOWS if any(cell["flows"] > 1 for cell in all_cells) else {})
     columns = {
-        head: [_with_interval(cell.get(name), as_text) for cell in found[:_MOST_SHOWN]]
+        head: [_with_interval(cell.get(name), as_text) for cell in all_cells[:_MOST_SHOWN]]
         for name, (head, as_text) in shown.items()
     }
     for name, head in _ABOVE.items() if compared else ():
         as_text = DIFFERENCES[name][1]
-        above = (difference(cell.get("above", {}).get(name), as_text) for cell in found[:_MOST_SHOWN])
+        above = (difference(cell.get("above", {}).get(name), as_text) for cell in all_cells[:_MOST_SHOWN])
         columns[head] = [text.replace(" ± ", "\n±") for text in above]
     has_intervals = any("±" in text for name, (head, _) in shown.items() for text in columns[head])
     console = table_console()
@@ -313,13 +313,13 @@ def _show(found: Sequence[dict[str, Any]]) -> None:
     console.print(drawn(_LEAST_NAME) if table is None else table)
     if left_out:
         console.print(f"Too narrow for {', '.join(left_out)}: a wider terminal, or a pipe, shows all.", style="dim")
-    if len(found) > _MOST_SHOWN:
-        console.print(f"{len(found) - _MOST_SHOWN} more cells: --json prints all", style="dim")
+    if len(all_cells) > _MOST_SHOWN:
+        console.print(f"{len(all_cells) - _MOST_SHOWN} more cells: --json prints all", style="dim")
     console.print(DELAY_NOTE, style="dim")
     if has_intervals:
         console.print(interval_note(), style="dim")
     if compared:
-        note = note_of(cell.get("above", {}) for cell in found)
+        note = note_of(cell.get("above", {}) for cell in all_cells)
         console.print(f"The first is the first sender on the same path. {note}", style="dim")
 
 
@@ -329,27 +329,29 @@ _ABOVE = {"throughput_mbps": "above first\nMbit/s", "qdelay_p95_ms": "above firs
 #: Columns that a narrow terminal is shown without, in this order.
 _LEAST_WANTED = ("power", _ABOVE["qdelay_p95_ms"], _ABOVE["throughput_mbps"])
 
-#: A name in a terminal's table is never shorter, as long as it is the only one of its kind.
+#: The minimum width of a name in a terminal's table.
 _LEAST_NAME = 12
 
 
-def _words(found: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    """What tells each cell apart, as texts: the sender as `verus compare` labels it, and what the study sets."""
+def _words(all_cells: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Texts that tell each cell apart: the sender as `verus compare` labels it, and the study's settings."""
     from verus.report.summary import short_names
 
-    traces = short_names(cell["trace"] for cell in found)
-    own = [name for name in found[0] if name in IDENTITY or name.startswith("params.") or not _is_mean(found, name)]
-    own = [name for name in own if name not in ("seeds", "params", "scheme", "label", "above", "from")]
-    senders = _senders(found)
+    traces = short_names(cell["trace"] for cell in all_cells)
+    axes = [
+        name for name in all_cells[0] if name in IDENTITY or name.startswith("params.") or not _is_mean(all_cells, name)
+    ]
+    axes = [name for name in axes if name not in ("seeds", "params", "scheme", "label", "above", "from")]
+    senders = _senders(all_cells)
     return [
         {
             "sender": line(sender),
             **{
                 name.removeprefix("params."): _as_text({**cell, "trace": traces[cell["trace"]]}.get(name))
-                for name in own
+                for name in axes
             },
         }
-        for cell, sender in zip(found, senders, strict=True)
+        for cell, sender in zip(all_cells, senders, strict=True)
     ]
 
 
@@ -375,7 +377,7 @@ def _as_text(value: Any) -> str:
 
 
 def _shared(rows: Sequence[dict[str, str]]) -> tuple[list[str], list[str]]:
-    """What is equal in all rows, in words, and the names of what is not."""
+    """Values that all rows share, in words, and the names of those that vary."""
     varied = [name for name in rows[0] if len({row[name] for row in rows}) > 1]
     bare = ("sender", "trace", "queue")
     shared = [
@@ -386,12 +388,12 @@ def _shared(rows: Sequence[dict[str, str]]) -> tuple[list[str], list[str]]:
     return shared, varied
 
 
-def _is_mean(found: Sequence[dict[str, Any]], name: str) -> bool:
-    return any(isinstance(cell.get(name), dict) and "mean" in cell[name] for cell in found)
+def _is_mean(all_cells: Sequence[dict[str, Any]], name: str) -> bool:
+    return any(isinstance(cell.get(name), dict) and "mean" in cell[name] for cell in all_cells)
 
 
 def _with_interval(mean: dict[str, float | None] | None, as_text: Any) -> str:
     if mean is None:
         return "–"
-    half = mean["half_width_95"]
-    return str(as_text(mean["mean"])) + ("" if half is None else f"\n±{as_text(half)}")
+    half_width = mean["half_width_95"]
+    return str(as_text(mean["mean"])) + ("" if half_width is None else f"\n±{as_text(half_width)}")

@@ -1,4 +1,4 @@
-"""Tables on standard output, in letters that are to be seen."""
+"""Tables on standard output, in letters that the terminal can show."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def table_console(*, markup: bool = False) -> TableConsole:
 
 
 def narrow_table(*heads: str, whole: int = 1, **look: Any) -> Table:
-    """A table without outer edges; its first columns, as many as are to be `whole`, are never wrapped."""
+    """A table without outer edges, whose first `whole` columns are never wrapped."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, **look)
     for position, head in enumerate(heads):
         table.add_column(head, no_wrap=position < whole)
@@ -60,7 +60,7 @@ def middle_out(texts: Iterable[str], width: int) -> dict[str, str]:
 
 
 class TableConsole(Console):
-    """A console that cuts no table where nobody looks: what is no terminal takes lines of any length."""
+    """A console that prints tables in full width where standard output is no terminal."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Prints as `Console` does, tables whole."""
@@ -79,7 +79,7 @@ class TableConsole(Console):
 
 
 class _Plainly(RenderHook):
-    """Puts what tables say into letters that are to be seen, after they were laid out and before they get colours."""
+    """Replaces letters that the terminal lacks, after tables are laid out and before they get colours."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         return [_Plain(renderable) for renderable in renderables]

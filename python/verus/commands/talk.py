@@ -1,4 +1,4 @@
-"""What a person is told: progress on a terminal, words on standard error, lines of the result on standard output."""
+"""Messages: progress on a terminal, sentences on standard error, results on standard output."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Talk:
             task = bar.add_task(what, total=1.0, told="")
 
             def tell(done: int, total: int, fraction: float) -> None:
-                left = time_left(time.monotonic() - began, fraction)
-                bar.update(task, completed=fraction, told=f"{done}/{total}{left}")
+                remaining = time_left(time.monotonic() - began, fraction)
+                bar.update(task, completed=fraction, told=f"{done}/{total}{remaining}")
 
             yield tell
 
@@ -104,9 +104,11 @@ def time_left(elapsed_s: float, fraction: float) -> str:
     """
     if fraction <= 0:
         return ""
-    left = round(elapsed_s * (1 - fraction) / fraction)
-    hours, minutes = f"{left // 3600}:" if left >= 3600 else "", left // 60 % 60
-    return f", {hours}{minutes:02d}:{left % 60:02d} left" if hours else f", {minutes}:{left % 60:02d} left"
+    remaining_s = round(elapsed_s * (1 - fraction) / fraction)
+    hours, minutes = f"{remaining_s // 3600}:" if remaining_s >= 3600 else "", remaining_s // 60 % 60
+    return (
+        f", {hours}{minutes:02d}:{remaining_s % 60:02d} left" if hours else f", {minutes}:{remaining_s % 60:02d} left"
+    )
 
 
 def tell(text: str) -> None:

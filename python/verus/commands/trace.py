@@ -28,15 +28,15 @@ def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *
     json_
         Print one JSON object a line for each trace.
     """
-    found = [json.loads(_verus.trace_info(name)) for name in names]
+    traces = [json.loads(_verus.trace_info(name)) for name in names]
     if json_:
-        tell_rows(found)
+        tell_rows(traces)
         return
     table = narrow_table("statistic")
-    for entry in found:
+    for entry in traces:
         table.add_column(str(entry["name"]), justify="right", overflow="fold")
-    for key in dict.fromkeys(key for entry in found for key in entry if key != "name"):
-        values = (entry.get(key) for entry in found)
+    for key in dict.fromkeys(key for entry in traces for key in entry if key != "name"):
+        values = (entry.get(key) for entry in traces)
         table.add_row(key, *(value_text(one) if isinstance(one, float | None) else str(one) for one in values))
     table_console().print(table)
 

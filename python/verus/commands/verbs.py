@@ -1,4 +1,4 @@
-"""The verbs of `verus`, a row each: what it does, where it is, what one may type, and which page says more.
+"""The verbs of `verus`, a row each: its purpose, its module, examples, and the page that says more.
 
 Help, completion, man pages and the search for what a mistyped word was meant to be all read this table. It imports
 nothing, so that the first page of help is there at once.
@@ -20,9 +20,9 @@ class Verb(NamedTuple):
     """A verb of the lab, or a group of them.
 
     Attributes:
-        about: What it does, in a sentence.
+        about: Its purpose, in a sentence.
         module: Of `verus.commands`, where a function of the verb's last word is, or `MODULE:NAME`; empty for a group.
-        examples: What one may type.
+        examples: Commands as a user may type them.
         page: The page that says more, below `PAGES`.
     """
 
@@ -32,7 +32,7 @@ class Verb(NamedTuple):
     page: str = "README.md#compare"
 
 
-#: By what is typed behind `verus`; those of a group have a space in it.
+#: By the words after `verus`; those of a group have a space between them.
 VERBS = {
     "compare": Verb(
         "Run congestion controllers over channels, and compare them in a table and a report.",
@@ -159,7 +159,7 @@ VERBS = {
     ),
 }
 
-#: What other programs call our options, by the verb that is meant.
+#: Other programs' names for our options.
 OTHERS_WORDS = {
     "--algorithm": "--scheme",
     "--cc": "--scheme",
@@ -221,5 +221,5 @@ def overview() -> str:
 
 
 def after(examples: tuple[str, ...], page: str) -> str:
-    """What ends a page of help."""
+    """The end of a page of help."""
     return "\n".join(["Examples:", *(f"  {example}" for example in examples), "", f"More: {PAGES}{page}"])

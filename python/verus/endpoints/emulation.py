@@ -1,6 +1,6 @@
-"""Runs comparisons in real time: each run is a process of its own, between two network namespaces.
+"""Runs comparisons in real time: each run is a separate process, between two network namespaces.
 
-What comes back has the shape that the simulator's outcomes have, so everything after it is the same.
+Outcomes have the same shape as the simulator's, so all later code is the same for both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from verus.errors import FieldError
 from verus.lab.runner import Ended, Logs, Outcome, Progress, all_of, in_threads
 from verus.lab.scenario import Run
 
-#: What carries our own controllers; the kernel's senders have TCP.
+#: The transport of our own controllers, by the contestant's; the kernel's senders use TCP.
 _OURS = {"quic": "quic"}
 
 
@@ -61,7 +61,7 @@ def as_ended(
     One that failed yields the exception that says why.
 
     Args:
-        runs: What to run; each takes as long as it lasts.
+        runs: The runs; each takes its own duration in real time.
         jobs: How many at the same time. They share the machine: look at their lateness.
         progress: Called from time to time.
         logs: Where the log of each flow of ours goes, if anywhere.
@@ -120,11 +120,11 @@ class _Crew:
         self._stopped = False
 
     def run(self, run: Run, logs: tuple[Path, str, list[str]] | None) -> Outcome:
-        told = _job(run)
+        job_fields = _job(run)
         if logs is not None:
             folder, format_, (channel,) = logs
-            told["qlog"] = {"folder": str(folder.absolute()), "format": format_, "channel": channel}
-        job = json.dumps(told, allow_nan=False)
+            job_fields["qlog"] = {"folder": str(folder.absolute()), "format": format_, "channel": channel}
+        job = json.dumps(job_fields, allow_nan=False)
         with self._lock:
             if self._stopped:
                 raise RuntimeError("stopped")
@@ -155,25 +155,25 @@ class _Crew:
                 process.terminate()
 
 
-def _outcome(told: Mapping[str, Any]) -> Outcome:
-    """What the endpoint printed, in the simulator's shape."""
-    capacity = np.asarray(told["capacity_mbps"], dtype=float)
-    bins, flows = len(capacity), len(told["series"])
-    times = np.arange(bins) * (float(told["bin_ms"]) / 1000.0)
+def _outcome(report: Mapping[str, Any]) -> Outcome:
+    """The endpoint's output, in the shape of the simulator's outcome."""
+    capacity = np.asarray(report["capacity_mbps"], dtype=float)
+    bins, flows = len(capacity), len(report["series"])
+    times = np.arange(bins) * (float(report["bin_ms"]) / 1000.0)
     series: dict[str, Any] = {
         "flow": np.repeat(np.arange(flows, dtype=np.int32), bins),
         "time_s": np.tile(times, flows),
     }
     for name in ("throughput_mbps", "qdelay_ms", "qdelay_max_ms"):
-        series[name] = np.concatenate([_padded(flow[name], bins) for flow in told["series"]])
-    windows = [flow["window_bytes"] for flow in told["flows"]]
+        series[name] = np.concatenate([_padded(flow[name], bins) for flow in report["series"]])
+    windows = [flow["window_bytes"] for flow in report["flows"]]
     if any(windows):
-        # Senders tell every 100 ms, whatever the width of the bins.
-        at = np.arange(bins) * float(told["bin_ms"]) / 100.0
+        # Senders report every 100 ms, whatever the width of the bins.
+        at = np.arange(bins) * float(report["bin_ms"]) / 100.0
         series["window_bytes"] = np.concatenate(
             [_padded(window, int(at[-1]) + 1)[at.astype(int)] for window in windows]
         )
-    points = [(index, point) for index, flow in enumerate(told["flows"]) for point in flow["profiles"]]
+    points = [(index, point) for index, flow in enumerate(report["flows"]) for point in flow["profiles"]]
     profiles = {
         "flow": np.asarray([index for index, _ in points], dtype=np.int32),
         "time_s": np.asarray([point["time_s"] for _, point in points], dtype=float),
@@ -183,21 +183,21 @@ def _outcome(told: Mapping[str, Any]) -> Outcome:
     }
     return {
         "engine": "emulated",
-        "transport": "+".join(dict.fromkeys(flow["transport"] for flow in told["flows"])),
-        "metrics": told["metrics"],
-        "trace": told["trace"],
-        "other_channels": told["other_channels"],
+        "transport": "+".join(dict.fromkeys(flow["transport"] for flow in report["flows"])),
+        "metrics": report["metrics"],
+        "trace": report["trace"],
+        "other_channels": report["other_channels"],
         "capacity": {"time_s": times, "capacity_mbps": capacity},
         "series": series,
         "profiles": profiles,
         "records": None,
-        "timing": told["timing"],
+        "timing": report["timing"],
     }
 
 
 def _padded(values: Sequence[float | None], length: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """As many values as there are bins, not-a-number where nothing was seen."""
-    found = np.full(length, np.nan)
-    known = np.asarray(values[:length], dtype=float)
-    found[: len(known)] = known
-    return found
+    """The values, padded with not-a-number to `length`."""
+    padded = np.full(length, np.nan)
+    array = np.asarray(values[:length], dtype=float)
+    padded[: len(array)] = array
+    return padded

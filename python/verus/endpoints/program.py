@@ -1,11 +1,11 @@
-"""The Rust program beside the interpreter: what it can do, and where it is."""
+"""The Rust program beside the interpreter: its verbs and its location."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-#: Verbs of the Rust binary, which is installed beside the interpreter, and what they do.
+#: Verbs of the Rust binary, which is installed beside the interpreter, and their purposes.
 ENDPOINT_VERBS = {
     "probe": "Measure a live path under the load of any of the controllers.",
     "serve": "Serve a folder over QUIC to clients with a token.",
@@ -19,7 +19,7 @@ ENDPOINT = "verus-endpoint"
 #: Names the program, where it is not beside the interpreter.
 VARIABLE = "VERUS_ENDPOINT"
 
-#: The exit code, here and there, of what was asked for wrongly.
+#: The exit code of both programs for invalid arguments or input.
 BAD_INPUT = 2
 
 
