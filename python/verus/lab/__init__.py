@@ -1,1 +1,1 @@
-"""The lab: what to run, running it, and what came of it."""
+"""The lab: descriptions of runs, running them, and their results."""

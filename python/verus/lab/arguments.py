@@ -61,9 +61,9 @@ def _short(value: float) -> str:
 
 
 def checked(name: str, text: str, check: Any) -> dict[str, Any]:
-    """What the shared parser makes of `text`, its complaint filed under `name`."""
+    """Parses `text` with the shared parser, whose error gets the field `name`."""
     try:
-        found: dict[str, Any] = json.loads(check(text))
+        parsed: dict[str, Any] = json.loads(check(text))
     except ValueError as error:
         raise FieldError(name, str(error)) from error
-    return found
+    return parsed

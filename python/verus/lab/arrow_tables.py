@@ -1,4 +1,4 @@
-"""What runs left as Arrow columns: a table of rows, and tables of what grows with time."""
+"""Outcomes of runs as Arrow columns: a table of rows, and tables of values over time."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ ROW_SCHEMA = pa.schema(
 
 def series(outcome: Outcome) -> dict[str, Any]:
     """The time series of one run, the capacity of its channel in every bin."""
-    found = dict(outcome["series"])
+    columns = dict(outcome["series"])
     bins = np.asarray(outcome["capacity"]["time_s"], dtype=float)
     capacity = np.asarray(outcome["capacity"]["capacity_mbps"], dtype=float)
-    times = np.asarray(found["time_s"], dtype=float)
+    times = np.asarray(columns["time_s"], dtype=float)
     where = np.searchsorted(bins, times - 1e-9)
-    known = where < len(bins)
-    found["capacity_mbps"] = (
-        np.where(known, capacity[np.minimum(where, max(len(bins) - 1, 0))], np.nan)
+    in_capacity = where < len(bins)
+    columns["capacity_mbps"] = (
+        np.where(in_capacity, capacity[np.minimum(where, max(len(bins) - 1, 0))], np.nan)
         if len(bins)
         else np.full(len(times), np.nan)
     )
-    return found
+    return columns
 
 
 def of_runs(parts: Sequence[tuple[int, Run, Mapping[str, Any]]]) -> pa.Table:
@@ -69,13 +69,13 @@ def of_runs(parts: Sequence[tuple[int, Run, Mapping[str, Any]]]) -> pa.Table:
         return stack([])
     lengths = [len(next(iter(columns.values()), ())) for _, _, columns in parts]
     # Of thousands of runs most may have no rows: those say no more than which columns there are.
-    known: set[tuple[str, ...]] = set()
+    seen_shapes: set[tuple[str, ...]] = set()
     tables = []
     for (_, _, columns), length in zip(parts, lengths, strict=True):
         names = tuple(columns)
-        if length or names not in known:
+        if length or names not in seen_shapes:
             tables.append(pa.table({name: _array(values) for name, values in columns.items()}))
-        known.add(names)
+        seen_shapes.add(names)
     which = np.repeat(np.arange(len(parts)), lengths)
 
     def constant(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -29,7 +29,7 @@ def write_whole(path: Path, content: bytes, *, field: str = "out") -> None:
     would break it for everyone.
 
     Raises:
-        FieldError: It cannot be written; what was there before is unharmed.
+        FieldError: It cannot be written; an earlier file is unharmed.
     """
     if _is_device(path):
         try:
@@ -41,10 +41,10 @@ def write_whole(path: Path, content: bytes, *, field: str = "out") -> None:
 
 
 def replace_whole(path: Path, content: bytes, *, field: str = "out") -> None:
-    """As `write_whole`, into a folder that may be a stranger's: what has that name gives way, even a link or device.
+    """As `write_whole`, into an untrusted folder: replaces whatever has that name, even a link or a device.
 
     Raises:
-        FieldError: It cannot be written; what was there before is unharmed.
+        FieldError: It cannot be written; an earlier file is unharmed.
     """
     draft = path.with_name(f".{path.name}-{os.urandom(4).hex()}.part")
     try:
@@ -59,7 +59,7 @@ def replace_whole(path: Path, content: bytes, *, field: str = "out") -> None:
 def replace_below(folder: Path, name: str, content: bytes, *, field: str = "out") -> None:
     """As `replace_whole`, in a folder below `folder`, both made where there is none: no link leads out of it.
 
-    What stands where the file or a folder of `name` goes gives way, such as a file, a folder, or a link to itself. A
+    Whatever else has the name of the file or of its folder is replaced, such as a link to itself. A
     link to a folder is refused.
 
     Raises:
@@ -82,7 +82,7 @@ def replace_below(folder: Path, name: str, content: bytes, *, field: str = "out"
 
 
 def _entered(opened: contextlib.ExitStack, name: str, above: int | None) -> int:
-    """A folder, opened; made where there is none. In a folder of ours, what is none gives way."""
+    """A folder, opened; made where there is none. In our own folder, anything that is no folder is replaced."""
     for last_try in (above is None, True):
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=above)
@@ -108,7 +108,7 @@ def _is_linked_folder(name: str, above: int) -> bool:
 
 
 def _place(name: str, content: bytes, into: int) -> None:
-    """Writes a file in an open folder, whole; what has that name gives way, even a folder."""
+    """Writes a file in an open folder, whole, in place of whatever has that name, even a folder."""
     draft = f".{name}-{os.urandom(4).hex()}.part"
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=into)
     try:
@@ -126,5 +126,5 @@ def _place(name: str, content: bytes, into: int) -> None:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether it is something other than a file; what is in `/dev` may be a file by way of where output was sent."""
+    """Whether it is no file. All of `/dev` counts: `/dev/stdout` is a file where output was redirected to one."""
     return path.exists() and (not path.is_file() or path.absolute().parts[1:2] == ("dev",))

@@ -1,7 +1,8 @@
 """Reading files that others may have made: a small one never takes much memory, and none keeps its reader waiting.
 
-A file of a run's folder may be damaged, or made by a stranger: compressed content that expands a thousandfold, a pipe
-that nobody writes to, a hole of a terabyte. What is too large for any run of ours is refused before it is read.
+A file of a run's folder may be damaged or hostile. Its content may expand a thousandfold; it may be
+a pipe without a writer, or a hole of a terabyte. Files larger than any run of ours leaves are
+refused before they are read.
 """
 
 from __future__ import annotations
@@ -19,25 +20,27 @@ from verus import _verus
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Of one JSON document, bytes: as objects of Python it takes up to some twenty times as much.
+#: The limit of one JSON document, bytes: as Python objects it takes up to some twenty times as
+#: much.
 MOST_JSON = 64 << 20
 
-#: Of a file with a JSON document a line.
+#: The limit of a file with a JSON document a line, bytes.
 MOST_LINES = 512 << 20
 
-#: Of a text that a person writes, such as a study: bytes.
+#: The limit of a text that a person writes, such as a study, bytes.
 MOST_TEXT = 4 << 20
 
-#: Of what a file holds, unpacked, bytes, whatever the size of the file.
+#: The limit of any file's unpacked content, bytes.
 MOST_UNPACKED = 4 << 30
 
-#: A smaller file may still become so large; beyond, what is ours is at most `_EXPANDS` times its file.
+#: Any file may expand to `_LEAST_UNPACKED`; a larger content must be at most `_EXPANDS` times its
+#: file.
 _LEAST_UNPACKED, _EXPANDS = 256 << 20, 100
 
-#: What is unpacked at once, bytes.
+#: The size of a piece that is unpacked at once, bytes.
 _PIECE = 16 << 20
 
-#: What a value takes in memory at the least, bytes.
+#: The minimum memory of a value, bytes.
 _VALUE = 8
 
 
@@ -50,13 +53,13 @@ def opened(path: Path, most: int) -> BinaryIO:
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would wait for its writer
     try:
-        found = os.fstat(handle)
-        if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"`{path}`: is not a file")
-        if found.st_size > most:
-            raise ValueError(f"`{path}`: has {found.st_size} bytes; at most {most} are read")
+        if status.st_size > most:
+            raise ValueError(f"`{path}`: has {status.st_size} bytes; at most {most} are read")
         return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
@@ -102,7 +105,7 @@ def most_unpacked(size: int) -> int:
 
 
 def gunzipped(path: Path, most: int) -> bytes:
-    """What a gzip file holds, `most` bytes at the most.
+    """The content of a gzip file, at most `most` bytes.
 
     Raises:
         OSError: It cannot be read.
@@ -113,24 +116,24 @@ def gunzipped(path: Path, most: int) -> bytes:
 
 
 def gunzip(packed: BinaryIO, most: int) -> io.BytesIO:
-    """The same of what is left of an open file.
+    """Unpacks the rest of an open gzip file.
 
     Raises:
         ValueError: It is not gzip, is damaged, or holds more.
     """
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    found = io.BytesIO()
+    unpacked = io.BytesIO()
     try:
         while not unpacker.eof and (piece := unpacker.unconsumed_tail or packed.read(_PIECE)):
-            found.write(unpacker.decompress(piece, _PIECE))
-            if found.tell() > most:
+            unpacked.write(unpacker.decompress(piece, _PIECE))
+            if unpacked.tell() > most:
                 raise ValueError(f"it expands to more than {most} bytes")
     except zlib.error as error:
         raise ValueError(f"not gzip, or damaged: {error}") from error
     if not unpacker.eof:
         raise ValueError("it is cut short")
-    found.seek(0)
-    return found
+    unpacked.seek(0)
+    return unpacked
 
 
 def table(path: Path) -> pa.Table:
@@ -175,19 +178,21 @@ def table_schema(path: Path) -> pa.Schema:
 
 
 class _TooLargeError(Exception):
-    """What a table would take."""
+    """The table is too large; the message says by which measure."""
 
 
 def _read(parquet: pa.parquet.ParquetFile, most: int) -> pa.Table:
     """The table, read in pieces of which each fits by what the file says of itself, until they do not fit together."""
     import pyarrow as pa
 
-    found = parquet.metadata
-    chunks = [found.row_group(g).column(c) for g in range(found.num_row_groups) for c in range(found.num_columns)]
+    metadata = parquet.metadata
+    chunks = [
+        metadata.row_group(g).column(c) for g in range(metadata.num_row_groups) for c in range(metadata.num_columns)
+    ]
     values = sum(chunk.num_values for chunk in chunks)
-    if values * _VALUE > most or found.num_rows * _VALUE > most:
-        raise _TooLargeError(f"has {found.num_rows} rows and {values} values; its file is too small for them")
-    # A text may stand in each row, and takes at most what its column has unpacked.
+    if values * _VALUE > most or metadata.num_rows * _VALUE > most:
+        raise _TooLargeError(f"has {metadata.num_rows} rows and {values} values; its file is too small for them")
+    # Each row may hold a text as long as its whole unpacked column.
     longest = max((chunk.total_uncompressed_size for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"), default=0)
     if longest > most:
         raise _TooLargeError(f"has texts of up to {longest} bytes")

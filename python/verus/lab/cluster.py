@@ -1,7 +1,7 @@
 """Runs simulations on a Dask cluster: on workers anywhere that have the same build of this package.
 
-Traces and models travel by content: a worker needs none of the files that the runs name. A worker that dies costs
-time alone, as the scheduler gives its work to another.
+Traces and models travel by content: a worker needs no file that the runs name. A worker that dies
+costs time alone, as the scheduler gives its work to another.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ _BATCH_S = 600.0
 
 
 def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = None) -> Generator[tuple[int, Ended]]:
-    """Runs everything on the cluster; yields each one's index and outcome, without arrays, as soon as it is there.
+    """Runs everything on the cluster; yields each one's index and outcome, without arrays, as soon as it arrives.
 
     Args:
-        runs: What to run.
-        address: That of a scheduler, such as ``tcp://HOST:PORT``; or ``local:N`` for N processes of this machine.
+        runs: The runs.
+        address: The scheduler's address, such as ``tcp://HOST:PORT``; or ``local:N`` for N
+            processes of this machine.
         progress: Called as runs end.
 
     Raises:
@@ -114,13 +115,13 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
 
 def _batches(runs: Sequence[Run], *, workers: int) -> Iterator[list[int]]:
     """Indices of runs that are handed out together: `_BATCH_S` of work, but several batches for each worker."""
-    most = max(1, len(runs) // (4 * max(1, workers)))
+    batch_size = max(1, len(runs) // (4 * max(1, workers)))
     batch: list[int] = []
     seconds = 0.0
     for index, run in enumerate(runs):
         batch.append(index)
         seconds += run.scenario["duration_s"] * len(run.scenario["flows"])
-        if seconds >= _BATCH_S or len(batch) == most:
+        if seconds >= _BATCH_S or len(batch) == batch_size:
             yield batch
             batch, seconds = [], 0.0
     if batch:
@@ -128,9 +129,9 @@ def _batches(runs: Sequence[Run], *, workers: int) -> Iterator[list[int]]:
 
 
 def _packed(runs: Sequence[Run], digests: Digests) -> tuple[list[str], dict[str, Path]]:
-    """Runs as they are sent: scenarios, whose files are all in `_BOX`, and where each of these lies, by name.
+    """Runs as they are sent: scenarios whose files are all in `_BOX`, and the local path of each file, by name.
 
-    Such a name is the file's digest, and the end of its own name, which says how it is compressed.
+    A name there is the file's digest and its suffix, which says how it is compressed.
     """
     files: dict[str, Path] = {}
 
@@ -145,7 +146,7 @@ def _packed(runs: Sequence[Run], digests: Digests) -> tuple[list[str], dict[str,
     return [json.dumps(respelt(run.scenario, put), allow_nan=False) for run in runs], files
 
 
-#: Stands for the folder of a worker's files in what it is sent.
+#: A placeholder for the folder of a worker's files, in the runs that it gets.
 _BOX = "{verus-box}"
 
 
@@ -160,9 +161,9 @@ def _work(texts: Sequence[str], engine: str, names: Sequence[str], *contents: by
             draft = path.with_name(f"{path.name}-{os.urandom(4).hex()}")
             draft.write_bytes(content)
             draft.replace(path)
-    here = json.dumps(str(_box()))[1:-1]
+    box_path = json.dumps(str(_box()))[1:-1]
     with refused():
-        ended = _verus.simulate_many([text.replace(_BOX, here) for text in texts], 1, None, columns=False)
+        ended = _verus.simulate_many([text.replace(_BOX, box_path) for text in texts], 1, None, columns=False)
     return [str(end) if isinstance(end, RuntimeError) else store.pack(end) for end in ended]
 
 

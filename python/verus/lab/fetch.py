@@ -42,7 +42,7 @@ class Recording:
 
     Attributes:
         name: ``FOLDER/FILE``; the part after the slash is enough to ask for it.
-        groups: Names that stand for it and others together.
+        groups: Names for it and others together.
         url: Where it is published.
         path: Where it is, or will be, kept; None if this machine has no place for a cache.
         sha256: Of the file as published.
@@ -77,22 +77,24 @@ def _recording(entry: dict[str, Any]) -> Recording:
 
 
 def select(names: Sequence[str]) -> list[Recording]:
-    """The recordings that names, short names and groups stand for, each once.
+    """The recordings with these names, short names or groups, each once.
 
     Raises:
-        FieldError: A name stands for none.
+        FieldError: There is no recording or group of that name.
     """
-    known = recordings()
+    catalogue = recordings()
     chosen: dict[str, Recording] = {}
     for name in names:
-        found = [entry for entry in known if entry.name == name]
-        found = found or [entry for entry in known if entry.name.rpartition("/")[2] == name]
-        found = found or [entry for entry in known if name in entry.groups]
-        if not found:
-            groups = sorted({group for entry in known for group in entry.groups})
-            hint = near(name, [*groups, *(entry.name for entry in known)]) or f"; the groups are {', '.join(groups)}"
+        matches = [entry for entry in catalogue if entry.name == name]
+        matches = matches or [entry for entry in catalogue if entry.name.rpartition("/")[2] == name]
+        matches = matches or [entry for entry in catalogue if name in entry.groups]
+        if not matches:
+            groups = sorted({group for entry in catalogue for group in entry.groups})
+            hint = (
+                near(name, [*groups, *(entry.name for entry in catalogue)]) or f"; the groups are {', '.join(groups)}"
+            )
             raise FieldError("name", f"there is no recording or group `{name}`{hint} (`verus trace fetch`)")
-        chosen.update((entry.name, entry) for entry in found)
+        chosen.update((entry.name, entry) for entry in matches)
     return list(chosen.values())
 
 
@@ -119,11 +121,11 @@ def fetch(recording: Recording, *, progress: ByteProgress | None = None) -> tupl
         ) from error
     try:
         with os.fdopen(handle, "wb") as file:
-            found = _download(recording, file.write, progress)
-        if found != recording.sha256:
+            digest = _download(recording, file.write, progress)
+        if digest != recording.sha256:
             raise FetchError(
                 f"`{recording.name}`: what {recording.url} sent is not the recording "
-                f"(SHA-256 {found}, expected {recording.sha256})"
+                f"(SHA-256 {digest}, expected {recording.sha256})"
             )
         Path(draft).chmod(0o644)
         Path(draft).replace(target)

@@ -1,8 +1,8 @@
-"""What a run depends on beside its scenario: the files that this names.
+"""The inputs of a run beside its scenario: the files that the scenario names.
 
-Which fields of a scenario name a channel, a file or a scheme stands in its schema, which Rust states, and which keys of
-a scheme name a file in the list of schemes. Stored outcomes, what a cluster is sent and the digests in a `run.json` all
-go by `respelt`, so that a new field is known to each of them.
+Rust's schema of a scenario says which fields name a channel, a file or a scheme; the list of
+schemes says which keys name a file. Stored outcomes, runs on a cluster and the digests in a
+`run.json` all use `respelt`, so each of them handles a new field.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from verus.controller import MOST_SOURCE, imported
 from verus.lab import bounded_reading
 from verus.lab.scenario import SCHEMA, Run
 
-#: What is to stand in place of a file, given what stands there and where it lies.
+#: Returns the replacement for a file in a scenario, from the text there and the file's path.
 Put = Callable[[str, Path], str]
 
-#: What stands before the unit of a scheme's key that names a file.
+#: The type, in the list of schemes, of a key that names a file.
 _PATH = "path"
 
 
@@ -44,42 +44,42 @@ def respelt(scenario: Mapping[str, Any], put: Put) -> dict[str, Any]:
         respell = _RESPELL.get(rule.get("x-names"))
         return value if respell is None or value is None or value in rule.get("x-words", ()) else respell(value, put)
 
-    found: dict[str, Any] = walk(SCHEMA, scenario)
-    return found
+    respelt_scenario: dict[str, Any] = walk(SCHEMA, scenario)
+    return respelt_scenario
 
 
 def files_of(scenario: Mapping[str, Any]) -> dict[str, Path]:
-    """The files that a run needs: what stands in its scenario for each, and where it lies.
+    """The files that a run needs: their paths, by the text in the scenario.
 
     Raises:
         OSError: A channel's cannot be read.
         ValueError: A channel is unknown.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
 
     def put(text: str, path: Path) -> str:
-        found[text] = path
+        paths[text] = path
         return text
 
     respelt(scenario, put)
-    return found
+    return paths
 
 
 def digests(runs: Iterable[Run]) -> dict[str, str]:
-    """The SHA-256 of each file that the runs needed, by what stands for it in their scenarios.
+    """The SHA-256 of each file that the runs needed, by the text in their scenarios.
 
-    A model that an experiment trained for itself is no more by then.
+    Files that no longer exist are left out, such as a model that an experiment trained for itself.
 
     Raises:
         OSError: One cannot be read.
         ValueError: A channel is unknown.
     """
-    found = {text: path for run in runs for text, path in files_of(run.scenario).items()}
-    return {text: digest_of(path) for text, path in sorted(found.items()) if path.exists()}
+    paths = {text: path for run in runs for text, path in files_of(run.scenario).items()}
+    return {text: digest_of(path) for text, path in sorted(paths.items()) if path.exists()}
 
 
 class Digests:
-    """The SHA-256 of files, each of which is read once: for as long as nothing is to have changed."""
+    """The SHA-256 of files, each read once, for a span in which no file may change."""
 
     def __init__(self) -> None:
         self._known: dict[Path, str] = {}
@@ -101,7 +101,7 @@ class Digests:
         """Reads a file again.
 
         Raises:
-            RuntimeError: It is not what it was, or no more.
+            RuntimeError: It changed, or no longer exists.
         """
         try:
             now = digest_of(path)
@@ -117,9 +117,9 @@ def digest_of(path: Path) -> str:
     Raises:
         OSError: It cannot be read.
     """
-    own = _digest_of_one(path)
+    digest = _digest_of_one(path)
     others = {name: _digest_of_one(other) for name, other in imported(path).items()}
-    return hashlib.sha256(json.dumps([own, others], sort_keys=True).encode()).hexdigest() if others else own
+    return hashlib.sha256(json.dumps([digest, others], sort_keys=True).encode()).hexdigest() if others else digest
 
 
 def _digest_of_one(path: Path) -> str:
@@ -131,7 +131,7 @@ def _digest_of_one(path: Path) -> str:
 
 
 def content(path: Path) -> bytes:
-    """What a file holds that a run names, which may be a pipe that this process was given.
+    """The content of a file that a run names, which may be a pipe that this process was given.
 
     Raises:
         OSError, ValueError: As `bounded_reading.opened`.
@@ -146,11 +146,11 @@ def _channel(text: str, put: Put) -> str:
         >>> _channel("rate:5", lambda *_: "moved"), _channel("city-driving-3g-up@3[0:9]", lambda *_: "moved")
         ('rate:5', 'city-driving-3g-up@3[0:9]')
     """
-    found = json.loads(_verus.check_channel(text))
-    if "parts" not in found:
-        return put(text, Path(found["path"])) if found.get("path") else text
+    channel = json.loads(_verus.check_channel(text))
+    if "parts" not in channel:
+        return put(text, Path(channel["path"])) if channel.get("path") else text
     parts = []
-    for part, written in zip(found["parts"], text.split("+"), strict=True):
+    for part, written in zip(channel["parts"], text.split("+"), strict=True):
         path = part["channel"].get("path")
         parts.append(put(part["text"], Path(path)) + written.removeprefix(part["text"]) if path else written)
     return "+".join(parts)
@@ -167,12 +167,12 @@ def _scheme(text: str, put: Put) -> str:
     if head.strip().endswith(".py"):
         head, (name, colon_2, keys) = put(head.strip(), Path(head.strip())), rest.partition(":")
         return head + colon + name + colon_2 + _values(keys, lambda _, value: _may_be_read(value), put)
-    known = _path_keys().get(head.strip(), frozenset())
-    return head + colon + _values(rest, lambda key, _: key in known, put)
+    keys_of_files = _path_keys().get(head.strip(), frozenset())
+    return head + colon + _values(rest, lambda key, _: key in keys_of_files, put)
 
 
 def _values(text: str, is_file: Callable[[str, str], bool], put: Put) -> str:
-    """`key=value,…` with something else in place of files."""
+    """`key=value,…` with files replaced."""
     parts = []
     for part in text.split(","):
         key, sign, value = part.partition("=")
@@ -195,7 +195,7 @@ def _path_keys() -> Mapping[str, frozenset[str]]:
     }
 
 
-#: How a text is spelt anew, by what it names.
+#: The function that respells a text, by the kind of its name.
 _RESPELL: Mapping[str | None, Callable[[str, Put], str]] = {
     "channel": _channel,
     "file": lambda text, put: put(text, Path(text)),

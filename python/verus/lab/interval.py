@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def interval_note(over: str = "seeds") -> str:
-    """What is said of numbers with an interval, under every table that has some.
+    """The note under every table that has numbers with an interval.
 
     Args:
-        over: What the means are over, `seeds` or `stretches`.
+        over: The set that the means are over, `seeds` or `stretches`.
     """
     return f"± is half of the 95 % confidence interval of the mean over the {over} (Student's t)."
 

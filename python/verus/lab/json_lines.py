@@ -1,4 +1,4 @@
-"""Columns from JSON lines, the form in which `verus probe` leaves what it measured.
+"""Columns from JSON lines, the form of the measurements of `verus probe`.
 
 A column is a field of a schema; the schema also says what each line must hold. Anything else, such as
 a file cut short or edited by hand, is refused with the line where it shows.
@@ -36,12 +36,12 @@ def read_lines(path: Path, schema: pa.Schema, *, objects: Collection[str] = ()) 
     with bounded_reading.opened(path, bounded_reading.MOST_LINES) as file:
         for number, line in enumerate(file, start=1):
             try:
-                found = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-                if not isinstance(found, dict):
+                fields = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+                if not isinstance(fields, dict):
                     raise ValueError("not a JSON object")
-                row = {name: json.dumps(v, sort_keys=True) if name in objects else v for name, v in found.items()}
+                row = {name: json.dumps(v, sort_keys=True) if name in objects else v for name, v in fields.items()}
                 for name in objects:
-                    if not isinstance(found.get(name), dict):
+                    if not isinstance(fields.get(name), dict):
                         raise ValueError(f"`{name}` must be a JSON object")
                 for field in schema:
                     check(field, row.get(field.name), field.name)

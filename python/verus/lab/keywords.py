@@ -1,4 +1,4 @@
-"""Settings of a scenario as keywords: what `verus.lab.schema` has once is in the help of everything that takes it."""
+"""Settings of a scenario as keywords: everything that takes them documents them in the words of `verus.lab.schema`."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ def spelled_out(*settings: type) -> Callable[[Taker], Taker]:
     In the docstring they have the schema's words; in the signature of a function, their types and defaults, and any
     other keyword is refused.
     """
-    known = [field for kind in settings for field in dataclasses.fields(kind)]
+    settings_fields = [field for kind in settings for field in dataclasses.fields(kind)]
 
     def decorate(taker: Taker) -> Taker:
         if taker.__doc__:  # not so under `python -OO`
             taker.__doc__ = re.sub(
                 r"^( *)\*\*options: .*$",
-                lambda found: "\n".join(_told(field.name, found[1]) for field in known),
+                lambda found: "\n".join(_doc_line(field.name, found[1]) for field in settings_fields),
                 taker.__doc__,
                 flags=re.MULTILINE,
             )
-        return taker if isinstance(taker, type) else _strict(taker, known)
+        return taker if isinstance(taker, type) else _strict(taker, settings_fields)
 
     return decorate
 
 
-def _told(name: str, indent: str) -> str:
+def _doc_line(name: str, indent: str) -> str:
     """A line or more of a docstring."""
     meaning = " ".join(SCHEMA["properties"][name]["description"].split())
     return textwrap.fill(f"{name}: {meaning}", 120, initial_indent=indent, subsequent_indent=f"{indent}    ")
 
 
-def _strict(function: Any, known: list[dataclasses.Field[Any]]) -> Any:
-    """The same function, of which Python knows each keyword."""
-    found = inspect.signature(function)
-    own = [entry for entry in found.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
+def _strict(function: Any, settings_fields: list[dataclasses.Field[Any]]) -> Any:
+    """The same function with each keyword in its signature, which refuses any other."""
+    signature = inspect.signature(function)
+    parameters = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
     more = [
         inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
-        for field in known
+        for field in settings_fields
     ]
-    shown = found.replace(parameters=[*own, *more])
+    shown = signature.replace(parameters=[*parameters, *more])
 
     @functools.wraps(function)
     def called(*arguments: Any, **keywords: Any) -> Any:

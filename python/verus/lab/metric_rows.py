@@ -1,6 +1,6 @@
-"""What a run comes to, as plain values: the row that `--json` prints, and the `run.json` beside saved columns.
+"""The metrics of a run as plain values: the row that `--json` prints, and the `run.json` beside saved columns.
 
-Nothing here needs NumPy or Arrow, so that a row is printed as soon as it is there.
+Nothing here needs NumPy or Arrow, whose import would delay the first row.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SHELL = "shell"
 #: The kind that `verus check` leaves: verdicts, as JSON lines.
 CHECK = "check"
 
-#: What `verus sweep` leaves, which has a plan in place of a `run.json`.
+#: The kind of the results of `verus sweep`, which have a plan in place of a `run.json`.
 SWEEP = "sweep"
 
 
 def made_by(kind: str) -> str:
-    """What left results of a kind, in words.
+    """The command that wrote results of a kind, in words.
 
     Example:
         >>> made_by("probe"), made_by("sigcomm-fig10")
@@ -53,7 +53,8 @@ def made_by(kind: str) -> str:
 #: The metrics of a row, and of each of its flows; null where they were not observed.
 NUMBERS, PER_FLOW_NUMBERS = _verus.metric_columns()
 
-#: What `--json` prints for each run, in this order. A contract: tests and other programs read it.
+#: Fields that `--json` prints for each run, in this order. A contract: tests and other programs
+#: read it.
 ROW_FIELDS = (
     "schema",
     "version",
@@ -152,12 +153,12 @@ def config(
 
 
 def channels(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """What every link of the runs was driven by: kind, rate, hash; of recordings where they come from."""
+    """The channel of every link of the runs: kind, rate and hash, and the source of a recording."""
     recordings = {entry["sha256"]: entry for entry in json.loads(_verus.catalogue())}
     named: dict[str, dict[str, Any]] = {}
     for run, outcome in zip(runs, outcomes, strict=True):
         text = run.scenario["trace"]
-        # Each stretch of a recording is one, as each has a hash of its own.
+        # Each stretch of a recording counts as a channel, since its hash differs.
         used = [(text if text.startswith(f"{run.trace}[") else run.trace, text, outcome["trace"])]
         for field, channel in outcome["other_channels"].items():
             other = str(run.scenario[field])  # type: ignore[literal-required]
@@ -165,13 +166,13 @@ def channels(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str,
         for name, text, trace in used:
             if name in named:
                 continue
-            found = json.loads(_verus.check_channel(text))
-            parts = [part["channel"] for part in found.get("parts", [])]
-            known = [recordings[trace["sha256"]]] if trace["sha256"] in recordings else parts
-            sources = [entry for entry in known if "repository" in entry]
+            checked = json.loads(_verus.check_channel(text))
+            parts = [part["channel"] for part in checked.get("parts", [])]
+            entries = [recordings[trace["sha256"]]] if trace["sha256"] in recordings else parts
+            sources = [entry for entry in entries if "repository" in entry]
             named[name] = {
                 "name": name,
-                "kind": found.get("kind"),
+                "kind": checked.get("kind"),
                 **{key: trace.get(key) for key in ("sha256", "duration_s", "mean_mbps")},
                 "licence": _together(entry["licence"] for entry in sources),
                 "citation": _together(entry["paper"] for entry in sources),

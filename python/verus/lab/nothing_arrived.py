@@ -9,7 +9,7 @@ from verus import _verus
 from verus.lab.runner import Outcome
 from verus.lab.scenario import Run
 
-#: Shares of what was sent or could be carried, which say nothing of a sender if nothing arrived.
+#: Shares of the sent data or of the capacity, which say nothing about a sender if nothing arrived.
 SHARES = ("utilization", "loss_rate", "path_loss_rate", "retransmit_rate")
 
 #: Times of a trace, ms, from here on are of a calendar: 31 years.
@@ -23,8 +23,8 @@ def arrived(metrics: Mapping[str, Any]) -> bool:
         >>> arrived({"goodput_mbps": 0.0, "throughput_mbps": 0.5}), arrived({"throughput_mbps": 0.5})
         (False, True)
     """
-    told = metrics.get("goodput_mbps")
-    return bool(metrics.get("throughput_mbps") if told is None else told)
+    goodput = metrics.get("goodput_mbps")
+    return bool(metrics.get("throughput_mbps") if goodput is None else goodput)
 
 
 def warnings(runs: Sequence[Run], outcomes: Iterable[Outcome]) -> list[str]:
@@ -36,20 +36,20 @@ def warnings(runs: Sequence[Run], outcomes: Iterable[Outcome]) -> list[str]:
 
 def _warnings(run: Run, outcome: Outcome) -> Iterator[str]:
     metrics, scenario = outcome["metrics"], run.scenario
-    whose = f"{run.contestant.label} over `{run.trace}`"
+    contestant = f"{run.contestant.label} over `{run.trace}`"
     if not arrived(metrics):
         why = _why(scenario, {"trace": run.trace, "second_trace": scenario.get("second_trace")})
-        yield f"nothing arrived in a run of {whose}: {why or 'its path let no packet through'}"
+        yield f"nothing arrived in a run of {contestant}: {why or 'its path let no packet through'}"
     elif metrics.get("rtt_mean_ms") is None and outcome.get("engine", "sim") == "sim":
         ack = scenario["trace"] if scenario["ack"] == "same" else scenario["ack"]
         why = _why(scenario, {"ack": None if ack == "ideal" else ack})
-        # A run that ends within its first round trip is as it was asked for.
+        # A run that ends within its first round trip needs no warning: its settings say so.
         if why or scenario["ack_delay_ms"] is not None:
-            yield f"nothing was acknowledged in a run of {whose}: {why or 'no acknowledgement came back in time'}"
+            yield f"nothing was acknowledged in a run of {contestant}: {why or 'no acknowledgement came back in time'}"
 
 
 def _why(scenario: Mapping[str, Any], channels: Mapping[str, str | None]) -> str:
-    """What of these channels lets nothing through during the run; empty if that is not to be seen."""
+    """The first of these channels that lets nothing through during the run, as a clause; empty if none surely does."""
     duration_s = scenario["duration_s"]
     for channel in filter(None, channels.values()):
         try:

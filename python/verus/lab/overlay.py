@@ -12,7 +12,7 @@ from verus.lab.arrow_tables import stack
 from verus.lab.metric_rows import PROBE, SHELL, made_by
 from verus.lab.results import Results
 
-#: What `overlaid` takes: results that have the same columns, measured in the same way.
+#: Kinds of results that `overlaid` takes: with the same columns, measured in the same way.
 KINDS = ("compare", "simulate", PROBE, SHELL)
 
 #: Between a contestant and the folder that it is from.
@@ -66,7 +66,7 @@ def _moved(table: pa.Table | None, name: str, runs: int) -> pa.Table | None:
 
 
 def _config(saved: Mapping[str, Results]) -> dict[str, Any]:
-    """What is true of all, and every channel and run."""
+    """The fields of a `run.json` that all share, and every channel and run."""
     configs: Sequence[Mapping[str, Any]] = [results.config for results in saved.values()]
     channels = {str(channel): channel for config in configs for channel in config["channels"]}
     return {

@@ -1,7 +1,7 @@
-"""What `verus probe` leaves of a live path: the columns of `Results`, as JSON lines. `verus shell` leaves the same.
+"""Results of `verus probe` over a live path: the columns of `Results`, as JSON lines. `verus shell` writes the same.
 
-Delays of a probe are one-way delays above the least of the run, since the bottleneck of a live path cannot be
-observed; what depends on its capacity is null.
+Delays of a probe are one-way delays above the least of the run, since the bottleneck of a live path
+cannot be observed; metrics that depend on its capacity are null.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from verus.lab.metric_rows import NUMBERS, SCHEMA
 #: In a row, what cannot be observed on a live path, or was not on this one.
 _UNSEEN = (*NUMBERS, "delay_ms", "trace_sha256")
 
-#: What a test's echoes amount to, both directions together.
+#: Metrics from a test's echoes, both directions together.
 ROUND_TRIPS = (
     "idle_rtt_p50_ms",
     "idle_rtt_p95_ms",
@@ -30,11 +30,11 @@ ROUND_TRIPS = (
 _ROWS = pa.schema(
     [
         *(field.with_nullable(field.name in _UNSEEN) for field in ROW_SCHEMA),
-        # Whether a test ended before what was asked for; what `verus shell` leaves says nothing of that.
+        # Whether a test ended before its requested end; absent from results of `verus shell`.
         pa.field("cut", pa.bool_()),
         # The most that a server granted, if it had a limit.
         pa.field("server_limit_mbps", pa.float64()),
-        # Round trips of echoes, and how many make a minute; what `verus shell` leaves has none.
+        # Round trips of echoes, and their number in a minute; absent from results of `verus shell`.
         *(pa.field(name, pa.float64()) for name in ROUND_TRIPS),
     ]
 )
@@ -68,7 +68,7 @@ def read_columns(folder: Path, runs: int) -> dict[str, pa.Table]:
 
     Args:
         folder: Where they lie.
-        runs: How many runs `run.json` tells of.
+        runs: The number of runs in `run.json`.
 
     Returns:
         The tables by the names of `Results`: ``rows``, ``series``, ``profile``.

@@ -1,4 +1,4 @@
-"""What a sender did, read from its qlog: ours, or another stack's of any version (docs/qlog.md).
+"""A sender's transmissions and metrics, read from its qlog: ours, or another stack's of any version (docs/qlog.md).
 
 `qlog_events` finds the events, whatever the file's form. Here each becomes points of a graph, in time that is linear in
 the size of the file. A part that cannot be used is left out and counted.
@@ -49,17 +49,17 @@ _LATE_BEGIN_S = 1.0
 
 @dataclass
 class Log:
-    """What a sender did, as a log tells it: points of (time in s, value), each list in the order of time.
+    """A sender's transmissions and metrics in a log: points of (time in s, value), each list in the order of time.
 
     Attributes:
-        title: What it is of.
+        title: The title of the trace.
         sent: Bytes sent so far, at each packet that has a number: others are never acknowledged.
         acked: Bytes acknowledged so far, at each acknowledgement.
         lost: Bytes sent before a packet that is believed lost, at that belief.
         metrics: Those of `METRICS`, at each change.
-        feedback: How many events say what became of packets: receptions, losses and metrics.
+        feedback: The number of events about the fate of packets: receptions, losses and metrics.
         cut: Whether its writer cut it off.
-        skipped: How many parts were left out, by what they are.
+        skipped: The number of parts that were left out, by kind.
     """
 
     title: str
@@ -72,14 +72,14 @@ class Log:
     skipped: Counter[str] = field(default_factory=Counter)
 
     def left_out(self) -> str:
-        """What was left out, as a sentence; empty if nothing was.
+        """The parts that were left out, as a sentence; empty if there are none.
 
         Example:
             >>> Log("", skipped=Counter({"packets without a number": 2})).left_out()
             'Left out: 2 packets without a number.'
         """
-        told = ", ".join(f"{count} {what}" for what, count in self.skipped.items())
-        return f"Left out: {told}." if told else ""
+        parts = ", ".join(f"{count} {what}" for what, count in self.skipped.items())
+        return f"Left out: {parts}." if parts else ""
 
 
 def read(path: Path) -> Log:
@@ -100,25 +100,25 @@ def read_all(path: Path) -> list[Log]:
     """
     try:
         text = content(path)
-        found: list[Log] = []
+        logs: list[Log] = []
         empty: Log | None = None
         for trace in traces(text):
             log = _log(trace)
             if log.sent and log.feedback:
-                found.append(log)
+                logs.append(log)
             elif empty is None or (log.sent and not empty.sent):
                 empty = log
-            if len(found) == MOST_TRACES:
+            if len(logs) == MOST_TRACES:
                 break
     except NotQlogError as error:
         raise ValueError(f"`{path}`: not a qlog: {error}") from error
-    if not found:
+    if not logs:
         problem = "no packet was sent in it"
         if empty is not None and empty.sent:
             problem = f"{len(empty.sent)} packets were sent in it, and nothing says what became of them"
         left_out = "" if empty is None else empty.left_out()
         raise ValueError(f"`{path}`: {problem}{'. ' + left_out if left_out else ''}")
-    return found
+    return logs
 
 
 def _log(trace: Trace) -> Log:
@@ -195,7 +195,7 @@ class _Clock:
 
 
 class _Flight:
-    """The packets of one number space. To acknowledge a range takes time only for what it newly acknowledges."""
+    """The packets of one number space. An acknowledged range takes time only for the packets that are new in it."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []  # ascending
@@ -214,7 +214,7 @@ class _Flight:
         return True
 
     def acknowledge(self, first: int, last: int) -> float:
-        """The bytes of the packets from `first` to `last` that were under way; they are no more."""
+        """The bytes of the packets from `first` to `last` that were under way; marks them acknowledged."""
         news = 0.0
         at = self._under_way(bisect_left(self._numbers, first))
         while at < len(self._numbers) and self._numbers[at] <= last:
@@ -226,11 +226,11 @@ class _Flight:
     def sent_before(self, number: int) -> float | None:
         """The bytes sent before a packet that is under way."""
         at = bisect_left(self._numbers, number)
-        there = at < len(self._numbers) and self._numbers[at] == number and self._next[at] == at
-        return self._before[at] if there else None
+        is_under_way = at < len(self._numbers) and self._numbers[at] == number and self._next[at] == at
+        return self._before[at] if is_under_way else None
 
     def _under_way(self, at: int) -> int:
-        """The first packet under way from there; how many there are if none is (union-find, by path halving)."""
+        """The first packet under way from `at`, or the number of all packets (union-find, by path halving)."""
         following = self._next
         while at < len(following) and following[at] != at:
             beyond = following[at]
@@ -241,19 +241,19 @@ class _Flight:
 
 
 def _acknowledged(data: Mapping[str, Any], skipped: Counter[str]) -> Iterator[tuple[int, int]]:
-    """The ranges of numbers that an event acknowledges: in frames of what was received, or as a list of its own."""
+    """The ranges of numbers that an event acknowledges: in ACK frames that were received, or as a separate list."""
     frames = data.get("frames")
     for frame in frames if isinstance(frames, list) else ():
         if isinstance(frame, Mapping) and frame.get("frame_type") == "ack":
             ranges = frame.get("acked_ranges")
             yield from _ranges(ranges, skipped)
     yield from _ranges(data.get("packet_numbers"), skipped)
-    if (one := whole(data.get("packet_num"))) is not None:
-        yield one, one
+    if (number := whole(data.get("packet_num"))) is not None:
+        yield number, number
 
 
-def _ranges(told: Any, skipped: Counter[str]) -> Iterator[tuple[int, int]]:
-    for span in told if isinstance(told, list) else ():
+def _ranges(spans: Any, skipped: Counter[str]) -> Iterator[tuple[int, int]]:
+    for span in spans if isinstance(spans, list) else ():
         ends = [whole(end) for end in span] if isinstance(span, list) else [whole(span)]
         if ends and (first := ends[0]) is not None and (last := ends[-1]) is not None:
             yield first, last
@@ -275,23 +275,23 @@ def _packet_number(data: Mapping[str, Any]) -> int | None:
 
 def _space(data: Mapping[str, Any]) -> str:
     """The number space of a packet: one each for Initial and Handshake, one for all others (RFC 9000 §12.3)."""
-    told = (
+    candidates = (
         _header(data).get("packet_type"),
         *(data.get(name) for name in ("packet_type", "packet_number_space", "type")),
     )
-    word = next((each.lower() for each in told if isinstance(each, str)), "")
+    word = next((each.lower() for each in candidates if isinstance(each, str)), "")
     return word if word in ("initial", "handshake") else "application"
 
 
 def _size(data: Mapping[str, Any]) -> float | None:
     """A packet's size, by whatever name its writer's version has for it."""
     raw = data.get("raw")
-    told = (
+    candidates = (
         raw.get("length") if isinstance(raw, Mapping) else None,
         _header(data).get("packet_size"),
         data.get("packet_size"),
     )
-    return next((size for each in told if (size := number_of(each)) is not None and size >= 0), None)
+    return next((size for each in candidates if (size := number_of(each)) is not None and size >= 0), None)
 
 
 def whole(told: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""The events of a qlog file, whichever of its forms it has.
+"""The events of a qlog file in any of its forms.
 
 A file is one JSON document, a JSON text sequence (RFC 7464), or a JSON text a line; gzip may be around each. Events are
 objects, or lists whose fields the trace names (drafts 00 and 01). A document is not parsed as a whole: its events are
@@ -20,16 +20,17 @@ from typing import Any
 
 from verus.lab import bounded_reading
 
-#: What a log's name ends in: the current drafts, 0.3, and what other writers use. Each may have `.gz` behind it.
+#: Endings of a log's name: the current drafts, 0.3, and those of other writers. Each may have `.gz`
+#: behind it.
 SUFFIXES = (".sqlog", ".qlog", ".qlogseq", ".qlognd")
 
-#: Of one event, or of what stands around events, bytes; a larger one is left out.
+#: The limit of one event, or of another value in a file, bytes; a larger one is left out.
 _MOST_RECORD = 1 << 20
 
-#: Bytes of the shortest event that says something.
+#: The size of the shortest event with any content, bytes.
 _LEAST_EVENT = 16
 
-#: Of what a gzip file holds, bytes, at the least: our logs have no more.
+#: The least limit of a gzip file's content, bytes: our logs stay below it.
 _LEAST_UNPACKED = 65 << 20
 
 _RECORD_SEPARATOR = b"\x1e"
@@ -46,7 +47,7 @@ def is_log_name(path: Path) -> bool:
 
 
 class NotQlogError(Exception):
-    """What keeps a file from being a qlog, in words."""
+    """The file is no qlog; the message says why."""
 
 
 @dataclass
@@ -54,10 +55,10 @@ class Event:
     """One event.
 
     Attributes:
-        time: As it stands there.
+        time: Its time, as written.
         is_delta: Whether it counts from the event before.
-        kind: What happened: the name, without its namespace.
-        data: What belongs to it.
+        kind: Its name, without the namespace.
+        data: Its data.
         group: Its connection, where the trace is of several.
     """
 
@@ -70,11 +71,11 @@ class Event:
 
 @dataclass
 class Trace:
-    """A trace: what it says of its events, and where these are.
+    """A trace: its description of its events, and their records.
 
     Attributes:
         title: Its own, or its file's.
-        time_format: How times are told, as it says.
+        time_format: The format of times, as the trace names it.
         units_per_ms: Of its times and delays.
         cut: Whether its end is missing.
     """
@@ -88,13 +89,13 @@ class Trace:
 
     @classmethod
     def of(
-        cls, told: Mapping[str, Any], title: Any, *, cut: bool, records: Callable[[], Iterator[bytes | None]]
+        cls, fields_of_trace: Mapping[str, Any], title: Any, *, cut: bool, records: Callable[[], Iterator[bytes | None]]
     ) -> Trace:
-        """What a trace says of itself, as JSON."""
-        common, configuration = _object(told, "common_fields"), _object(told, "configuration")
-        fields = told.get("event_fields")
+        """A trace from its own JSON fields."""
+        common, configuration = _object(fields_of_trace, "common_fields"), _object(fields_of_trace, "configuration")
+        fields = fields_of_trace.get("event_fields")
         return cls(
-            title=_text(title) or _text(told.get("title")),
+            title=_text(title) or _text(fields_of_trace.get("title")),
             time_format=_text(common.get("time_format")) or _text(configuration.get("time_format")),
             units_per_ms=1000.0 if configuration.get("time_units") == "us" else 1.0,
             cut=cut,
@@ -105,10 +106,10 @@ class Trace:
     def events(self, skipped: Counter[str]) -> Iterator[Event]:
         """Each event that can be read; others are counted."""
         for record in self._records():
-            told = None if record is None else _parsed(record)
-            if isinstance(told, list) and self._fields:
-                told = dict(zip(self._fields, told, strict=False))
-            event = _event(told) if isinstance(told, Mapping) else None
+            parsed = None if record is None else _parsed(record)
+            if isinstance(parsed, list) and self._fields:
+                parsed = dict(zip(self._fields, parsed, strict=False))
+            event = _event(parsed) if isinstance(parsed, Mapping) else None
             if event is None:
                 skipped["events that cannot be read"] += 1
             else:
@@ -126,7 +127,7 @@ def _event(told: Mapping[str, Any]) -> Event | None:
 
 
 def content(path: Path) -> bytes:
-    """What a file holds, unpacked.
+    """The unpacked content of a file.
 
     Raises:
         OSError: It cannot be read.
@@ -135,9 +136,9 @@ def content(path: Path) -> bytes:
     """
     text = bounded_reading.content(path, bounded_reading.MOST_LINES)
     if text[:2] == b"\x1f\x8b":
-        most = min(max(_LEAST_UNPACKED, 100 * len(text)), bounded_reading.MOST_LINES)
+        limit = min(max(_LEAST_UNPACKED, 100 * len(text)), bounded_reading.MOST_LINES)
         try:
-            text = bounded_reading.gunzip(io.BytesIO(text), most).getvalue()
+            text = bounded_reading.gunzip(io.BytesIO(text), limit).getvalue()
         except ValueError as error:
             raise NotQlogError(f"the gzip data: {error}") from error
     if text[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -166,15 +167,15 @@ def _sequence(text: bytes, separator: bytes) -> Trace:
     head = _parsed(next(records, None) or b"")
     if not isinstance(head, Mapping):
         raise NotQlogError("its first record is not a JSON object")
-    # A last record that was cut short is left out, as RFC 7464 has it.
+    # A last record that was cut short is left out (RFC 7464).
     end = text.rfind(separator) + 1 if separator == _RECORD_SEPARATOR else text.rfind(b"\n") + 1
     cut = not text.endswith(b"\n") and (len(text) - end > _MOST_RECORD or _parsed(text[end:]) is None)
     whole = text[: end - 1] if cut else text
 
     def rest() -> Iterator[bytes | None]:
-        found = _split(whole, separator)
-        next(found, None)
-        return found
+        records = _split(whole, separator)
+        next(records, None)
+        return records
 
     return Trace.of(_object(head, "trace"), head.get("title"), cut=cut, records=rest)
 
@@ -199,15 +200,15 @@ def _parsed(record: bytes) -> Any:
 
 
 def _object(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = of.get(name)
-    return found if isinstance(found, Mapping) else {}
+    value = of.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
-def _text(told: Any) -> str:
-    return told if isinstance(told, str) else ""
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
-#: White space of JSON, and what a value that is no text and has no brackets consists of.
+#: White space of JSON, and a value that is no text and has no brackets.
 _SPACE, _PLAIN = re.compile(rb"[ \t\r\n]*"), re.compile(rb"[^\s,:\]}\[{\"]+")
 
 #: A text, whose end is empty if it has none, or a bracket. Nothing is tried twice, so it takes linear time.
@@ -219,8 +220,8 @@ class _CutError(Exception):
 
 
 @dataclass
-class _Found:
-    """A trace of a document: its fields but the events, where each of these begins and ends, and how many are none."""
+class _TraceSpan:
+    """A trace in a document: its fields, the begin and end of each event, and the number of empty events."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     ends: array[int] = field(default_factory=lambda: array("q"))
@@ -234,11 +235,11 @@ class _Document:
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._title: Any = ""
-        self._found: list[_Found] = []
+        self._spans: list[_TraceSpan] = []
         self._has_traces = False
 
     def traces(self) -> Iterator[Trace]:
-        """Its traces; one that ends too early has what stands before.
+        """Its traces; one that is cut off has the events before the cut.
 
         Raises:
             NotQlogError: It has none.
@@ -248,17 +249,17 @@ class _Document:
             if end < len(self._text):
                 raise _CutError
         except _CutError:
-            if not any(found.ends for found in self._found):
+            if not any(span.ends for span in self._spans):
                 raise NotQlogError("it is neither JSON with `traces` nor a sequence of JSON texts") from None
         if not self._has_traces:
             raise NotQlogError("it has no `traces`")
-        for found in self._found:
-            yield Trace.of(found.fields, self._title, cut=found.is_cut, records=lambda found=found: self._events(found))  # type: ignore[misc]
+        for span in self._spans:
+            yield Trace.of(span.fields, self._title, cut=span.is_cut, records=lambda span=span: self._events(span))  # type: ignore[misc]
 
-    def _events(self, found: _Found) -> Iterator[bytes | None]:
-        for begin, end in zip(found.ends[::2], found.ends[1::2], strict=True):
+    def _events(self, span: _TraceSpan) -> Iterator[bytes | None]:
+        for begin, end in zip(span.ends[::2], span.ends[1::2], strict=True):
             yield self._text[begin:end] if end - begin <= _MOST_RECORD else None
-        yield from itertools.repeat(None, found.short)
+        yield from itertools.repeat(None, span.short)
 
     def _of_file(self, key: Any, at: int) -> int:
         if key == "traces" and self._text[at : at + 1] == b"[":
@@ -272,26 +273,26 @@ class _Document:
     def _trace(self, at: int) -> int:
         if self._text[at : at + 1] != b"{":
             return self._skip(at)
-        found = _Found()
-        self._found.append(found)
+        span = _TraceSpan()
+        self._spans.append(span)
 
         def member(key: Any, at: int) -> int:
             if key == "events" and self._text[at : at + 1] == b"[":
                 return self._items(at, event)
             end = self._skip(at)
-            found.fields[str(key)] = self._value(at, end)
+            span.fields[str(key)] = self._value(at, end)
             return end
 
         def event(at: int) -> int:
             end = self._skip(at)
             if end - at < _LEAST_EVENT:
-                found.short += 1
+                span.short += 1
             else:
-                found.ends.extend((at, end))
+                span.ends.extend((at, end))
             return end
 
         end = self._members(at, member)
-        found.is_cut = False
+        span.is_cut = False
         return end
 
     def _members(self, at: int, take: Callable[[Any, int], int]) -> int:
@@ -326,13 +327,13 @@ class _Document:
         return _SPACE.match(self._text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
 
     def _skip(self, at: int) -> int:
-        """Where the value ends that begins here."""
+        """The end of the value that begins at `at`."""
         first = self._text[at : at + 1]
         if first not in (b"{", b"[", b'"'):
-            plain = _PLAIN.match(self._text, at)
-            if plain is None:
+            literal = _PLAIN.match(self._text, at)
+            if literal is None:
                 raise _CutError
-            return plain.end()
+            return literal.end()
         depth = 0
         for token in _TOKEN.finditer(self._text, at):
             word = token[0][:1]

@@ -1,8 +1,8 @@
-"""What repetitions say: whether they differ at all, and by how much one sender differs from another.
+"""Evidence from repetitions: whether they differ at all, and by how much one sender differs from another.
 
-Senders that run over the same channels with the same seeds share the chance in them, so the differences run by run
-(paired differences) vary less than the runs themselves: often far less over recordings, whose stretches differ more
-than senders do.
+Senders over the same channels with the same seeds share their randomness, so paired differences,
+run by run, vary less than the runs themselves. Over recordings they often vary far less, since
+stretches differ more than senders do.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Any
 from verus.lab.interval import half_width
 from verus.lab.metric_rows import NUMBERS
 
-#: What is said under a table of differences that has intervals.
+#: The note under a table of differences with intervals.
 PAIRED_NOTE = (
     "Differences are run by run, over the same seeds and stretches; ± is half of the 95 % confidence interval of their "
     "mean (Student's t). An interval that leaves out 0 tells two senders apart."
 )
 
-#: What is said under a table of differences that has none.
+#: The note under a table of differences without intervals.
 UNPAIRED_NOTE = "Differences are of one run each: without an interval, they tell no two senders apart."
 
 
 def note_of(differences: Iterable[Mapping[str, Mapping[str, float | int | None]]]) -> str | None:
-    """What is said under a table of these differences (`paired`); nothing where it is empty.
+    """The note under a table of these differences (`paired`); None if it is empty.
 
     Example:
         >>> note_of([{}]), note_of([{"power": {"mean": 1.0, "half_width_95": None, "pairs": 1}}]) == UNPAIRED_NOTE
         (None, True)
     """
-    known = [one["half_width_95"] for each in differences for one in each.values()]
-    if not known:
+    half_widths = [one["half_width_95"] for each in differences for one in each.values()]
+    if not half_widths:
         return None
-    return UNPAIRED_NOTE if all(half is None for half in known) else PAIRED_NOTE
+    return UNPAIRED_NOTE if all(half is None for half in half_widths) else PAIRED_NOTE
 
 
 def are_one(rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -73,13 +73,17 @@ def paired(
         >>> paired(same, [{**row, "power": 5.0} for row in same], ["power"])
         {'power': {'mean': -1.0, 'half_width_95': None, 'pairs': 1}}
     """
-    there = {row["seed"]: row for row in others}
-    both = [(row, there[row["seed"]]) for row in rows if row["seed"] in there]
+    by_seed = {row["seed"]: row for row in others}
+    both = [(row, by_seed[row["seed"]]) for row in rows if row["seed"] in by_seed]
     if both and all(map(are_one, zip(*both, strict=True))):
         both = both[:1]
-    found: dict[str, dict[str, float | int | None]] = {}
+    differences: dict[str, dict[str, float | int | None]] = {}
     for name in names:
         pairs = [(row.get(name), other.get(name)) for row, other in both]
-        if known := [one - other for one, other in pairs if one is not None and other is not None]:
-            found[name] = {"mean": sum(known) / len(known), "half_width_95": half_width(known), "pairs": len(known)}
-    return found
+        if deltas := [one - other for one, other in pairs if one is not None and other is not None]:
+            differences[name] = {
+                "mean": sum(deltas) / len(deltas),
+                "half_width_95": half_width(deltas),
+                "pairs": len(deltas),
+            }
+    return differences

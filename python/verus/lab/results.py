@@ -26,7 +26,7 @@ from verus.lab.results_folder import read_config
 from verus.lab.runner import Outcome
 from verus.lab.scenario import Run
 
-#: What a page needs of a `run.json`.
+#: The fields of a `run.json` that a page needs.
 _CHANNEL = pa.struct(
     [
         pa.field("name", pa.string(), nullable=False),
@@ -87,9 +87,9 @@ class Results:
         """Turns what the simulator returned into columns.
 
         Args:
-            runs: What ran.
-            outcomes: What came of it, in the same order.
-            kind: Which command this is: ``compare``, or the name of an experiment.
+            runs: The runs.
+            outcomes: Their outcomes, in the same order.
+            kind: The command: ``compare``, or the name of an experiment.
             settings: Enough to run the same again.
             measured: Plain values that an experiment found without simulating.
         """
@@ -124,15 +124,15 @@ class Results:
 
     def has(self, column: str) -> bool:
         """Whether any run has a number in this column of the rows."""
-        found = self.rows.column(column) if column in self.rows.column_names else None
-        return found is not None and found.null_count < len(found)
+        values = self.rows.column(column) if column in self.rows.column_names else None
+        return values is not None and values.null_count < len(values)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """The rows as `--json` prints them."""
         return [metric_rows.printed({**row, "params": json.loads(row["params"])}) for row in self.rows.to_pylist()]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the tables there are, and how long they are."""
+        """A notebook's view: the tables, and the number of rows in each."""
         row = Markup("<tr><th scope=row>{}</th><td>{}</td><td>{}</td></tr>")
         body = Markup("").join(
             row.format(name.removesuffix(".parquet"), table.num_rows, ", ".join(table.column_names))
@@ -166,15 +166,15 @@ class Results:
             ValueError: The folder is of another version, or not one of ours, or damaged.
         """
         path = folder / "run.json"
-        told = read_config(path)
+        config = read_config(path)
         try:
             for field in _CONFIG:
-                check(field, told.get(field.name), field.name)
+                check(field, config.get(field.name), field.name)
         except ValueError as error:
             raise ValueError(f"`{path}`: not a run.json: {error}") from error
-        # Several of these in one are saved as what is simulated is.
-        if told["kind"] in (PROBE, RECORDING, SHELL) and not (folder / "results.parquet").exists():
-            return cls(records=None, config=told, **probe.read_columns(folder, len(told["runs"])))
+        # Several of these results in one folder are saved in Parquet, as simulated ones are.
+        if config["kind"] in (PROBE, RECORDING, SHELL) and not (folder / "results.parquet").exists():
+            return cls(records=None, config=config, **probe.read_columns(folder, len(config["runs"])))
         records, connections = folder / "records.parquet", folder / "connections.parquet"
         return cls(
             rows=_read_table(folder / "results.parquet"),
@@ -182,13 +182,13 @@ class Results:
             profile=_read_table(folder / "profile.parquet"),
             records=_read_table(records) if records.exists() else None,
             connections=_read_table(connections) if connections.exists() else None,
-            config=told,
+            config=config,
         )
 
 
 def _read_table(path: Path) -> pa.Table:
     table = bounded_reading.table(path)
-    found = (table.schema.metadata or {}).get(b"verus.schema", b"none").decode()
-    if found != str(SCHEMA):
-        raise ValueError(f"`{path}`: schema {found} is not one that this version reads (it reads {SCHEMA})")
+    version = (table.schema.metadata or {}).get(b"verus.schema", b"none").decode()
+    if version != str(SCHEMA):
+        raise ValueError(f"`{path}`: schema {version} is not one that this version reads (it reads {SCHEMA})")
     return table

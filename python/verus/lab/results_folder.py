@@ -72,8 +72,8 @@ def check_folder(target: Path, *, force: bool, field: str = "out", replaces: str
     Args:
         target: The place.
         force: Whether it may hold something.
-        field: What names the place, in the error.
-        replaces: What makes `force` true, in the words of whoever asked.
+        field: The field that names the place, in the error.
+        replaces: The option that sets `force`, as the caller's user knows it.
 
     Raises:
         FieldError: As `new_folder`.
@@ -98,12 +98,12 @@ def check_folder(target: Path, *, force: bool, field: str = "out", replaces: str
 
 
 def new_name(what: str) -> Path:
-    """A folder for results that nobody named: what they are of, and when it began."""
+    """A default folder for results, named after their kind and the current time."""
     return Path("verus-results") / f"{what}-{datetime.datetime.now():%Y-%m-%d-%H%M%S}"
 
 
 def below(folder: Path, name: str) -> Path:
-    """Where `name` is in `folder`, which may be a stranger's: what a link in it leads to is none of its own.
+    """The path of `name` in `folder`, which may be untrusted: links in it are refused.
 
     Raises:
         FieldError: `name` leads out of `folder`, or through a link.
@@ -167,22 +167,22 @@ def own(target: Path, paths: Iterable[Path]) -> None:
     """Adds files that were drawn later to those that the experiment wrote, so that they go when it is replaced."""
     path = target / "run.json"
     config = read_config(path)
-    told = config.get("files")
-    before = [name for name in told if isinstance(name, str)] if isinstance(told, list) else []
+    listed = config.get("files")
+    before = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
     config["files"] = sorted({*before, *(str(drawn.relative_to(target)) for drawn in paths if drawn.is_file())})
-    if config["files"] != told:
+    if config["files"] != listed:
         replace_whole(path, (json.dumps(config, indent=1, allow_nan=False) + "\n").encode())
 
 
 def _earlier_files(target: Path) -> list[str]:
-    """Files that the experiment saved in `target` says it wrote, without what is not in `target` itself."""
+    """Files that the experiment saved in `target` lists as its own, without any outside `target`."""
     try:
         names = read_config(target / "run.json").get("files", [])
     except (OSError, ValueError):
         return []
-    found = []
+    files = []
     for name in names if isinstance(names, list) else []:
         with contextlib.suppress(FieldError, OSError):  # links and names that lead out of it, or too long ones
             if isinstance(name, str) and "\0" not in name and not below(target, name).is_dir():
-                found.append(name)
-    return found
+                files.append(name)
+    return files

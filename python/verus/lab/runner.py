@@ -21,10 +21,10 @@ from verus.lab.scenario import Run, refused
 #: Told how many runs are done, of how many, and the share of all the work (0 … 1).
 Progress = Callable[[int, int, float], None]
 
-#: What the simulator returns for one run: metrics, series, capacity, profiles, records.
+#: The simulator's output for one run: metrics, series, capacity, profiles, records.
 Outcome = Mapping[str, Any]
 
-#: What came of a run, or why nothing did: its controller, a program of the user's, failed.
+#: The outcome of a run, or the failure of its controller, which is a program of the user's.
 Ended = Outcome | RuntimeError
 
 
@@ -33,7 +33,7 @@ class RunError(RuntimeError):
 
     Attributes:
         problems: A sentence for each.
-        finished: What the others amount to, where the caller makes something of them; else None.
+        finished: Results of the other runs, if the caller makes some of them; else None.
     """
 
     def __init__(self, problems: Sequence[str], finished: Any = None) -> None:
@@ -49,7 +49,7 @@ class Logs:
     Attributes:
         folder: It.
         format: `draft`, the current drafts as JSON text sequences, or `0.3`, which the viewer qvis opens.
-        channels: What each run's channel is called in names of files, with whatever else tells one run from another.
+        channels: Each run's channel in names of files, with all that tells it from other runs.
     """
 
     folder: Path
@@ -57,7 +57,7 @@ class Logs:
     channels: Sequence[str]
 
     def of(self, indices: Iterable[int]) -> tuple[Path, str, list[str]]:
-        """What the simulator is told, for the runs at these indices."""
+        """The simulator's arguments for the runs at these indices."""
         return self.folder, self.format, [self.channels[index] for index in indices]
 
 
@@ -65,7 +65,7 @@ def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progr
     """Runs every simulation; outcomes come back in the order of `runs`, whatever the order of work.
 
     Args:
-        runs: What to run.
+        runs: The runs.
         threads: Cores to use; all of them if None.
         progress: Called from time to time.
 
@@ -110,7 +110,7 @@ def all_of(runs: Sequence[Run], ended: Sequence[Ended]) -> list[Outcome]:
 
 
 def sort_out(runs: Sequence[Run], ended: Sequence[Ended]) -> tuple[list[Run], list[Outcome], list[str]]:
-    """The runs that ran with what came of them, and a sentence for each of the others."""
+    """The runs that succeeded, their outcomes, and a sentence for each other run."""
     ran, outcomes, problems = [], [], []
     for run, end in zip(runs, ended, strict=True):
         if isinstance(end, RuntimeError):
@@ -133,7 +133,7 @@ def as_ended(
     """Runs every simulation, and yields each one's index and outcome as soon as it ends.
 
     Args:
-        runs: What to run.
+        runs: The runs.
         threads: Cores to use; all of them if None.
         columns: Whether arrays are returned beside metrics, as by `run_all`.
         progress: Called from time to time.
@@ -167,7 +167,7 @@ def in_threads(
 ) -> Generator[tuple[int, Ended]]:
     """Does `work(0)`, `work(1)` and so on in so many threads; yields index and outcome of each as soon as it ends.
 
-    Whatever ends this, an exception, Ctrl-C or a caller that takes no more results, also calls `stop`, which ends work
+    An exception, Ctrl-C or a caller that closes the generator also calls `stop`, which ends work
     under way.
     """
     ended: queue.SimpleQueue[Future[Ended]] = queue.SimpleQueue()

@@ -1,4 +1,4 @@
-"""What to run, as data: one simulation (`Run`), and the grid of them that a comparison makes (`Settings`).
+"""Runs as data: one simulation (`Run`), and the grid of them that a comparison makes (`Settings`).
 
 Nothing here runs anything. A `Run` holds the scenario that the simulator reads, beside the words the
 user chose for its trace, queue and scheme, so that results speak the user's language.
@@ -40,7 +40,7 @@ OURS_IN_KERNEL = "kernel:"
 #: Schemes that are programs, in real time only: `cmd:SENDER => RECEIVER`, with a label if need be (`cmd[LABEL]:…`).
 _PROGRAM = re.compile(r"\s*cmd(?:\[([^\]]*)\])?:(.*)", re.DOTALL)
 
-#: What may carry our controllers in real time.
+#: Transports for our controllers in real time.
 TRANSPORTS = ("udp", "quic")
 
 #: More seeds of one comparison are a mistake, not a study.
@@ -50,7 +50,7 @@ MOST_REPETITIONS = 100_000
 #: Every field of a scenario: type, range, default and meaning, as Rust states them (JSON Schema).
 SCHEMA: Mapping[str, Any] = json.loads(_verus.scenario_schema())
 
-#: Every field of a scenario, as it is where nothing is said.
+#: Every field of a scenario, with its default.
 DEFAULTS: Scenario = json.loads(_verus.default_scenario())
 
 #: More flows in one run than this are refused: a typing error more likely than a wish.
@@ -64,10 +64,11 @@ class Contestant:
     Attributes:
         text: As given: ``verus:ratio=2``, or a mix such as ``verus*2+cubic*2``.
         scheme: Bare name (``verus``); for a mix, the text.
-        params: What was set (``{"ratio": 2}``); empty for a mix.
+        params: The keys that were set (``{"ratio": 2}``); empty for a mix.
         label: For tables and figures.
         flows: Scheme text of each flow.
-        transport: What carries our controllers in real time, ``udp`` or ``quic``; empty in the simulator.
+        transport: The transport of our controllers in real time, ``udp`` or ``quic``; empty in the
+            simulator.
     """
 
     text: str
@@ -88,12 +89,12 @@ class Contestant:
             >>> Contestant.from_scheme("verus:ratio=4").scheme
             'verus'
         """
-        known = _check_scheme("scheme", text)
+        parsed = _check_scheme("scheme", text)
         return cls(
             text=text,
-            scheme=known["scheme"],
-            params=known["params"],
-            label=known["label"],
+            scheme=parsed["scheme"],
+            params=parsed["params"],
+            label=parsed["label"],
             flows=(text,) * flows,
         )
 
@@ -155,8 +156,8 @@ class Run:
     Attributes:
         trace: The channel as the user named it.
         queue: The bottleneck queue as the user wrote it.
-        contestant: Who runs over it.
-        scenario: What the simulator reads: plain values, ready for JSON.
+        contestant: The flows over it.
+        scenario: The simulator's input: plain values, ready for JSON.
         part: Which part of an experiment it belongs to, where there are several.
     """
 
@@ -190,9 +191,9 @@ def make_run(
     Args:
         trace: The channel as results name it.
         queue: The bottleneck queue.
-        contestant: Who runs over it.
+        contestant: The flows over it.
         path: Where the trace lies, if its name alone does not say so.
-        traffic: What every flow has to send.
+        traffic: The data that every flow sends.
         part: Which part of an experiment it belongs to.
         **fields: The scenario's others, in place of `DEFAULTS`.
     """
@@ -203,7 +204,7 @@ def make_run(
 
 
 def warning(scenario: Mapping[str, Any]) -> str | None:
-    """What makes a run's outcome empty, though it can be run: it ends before anything arrives.
+    """A warning that a run ends before anything arrives, so that its outcome is empty; None otherwise.
 
     Example:
         >>> warning({**DEFAULTS, "delay_ms": 20_000, "duration_s": 3})
@@ -211,8 +212,8 @@ def warning(scenario: Mapping[str, Any]) -> str | None:
     """
     if scenario["light_trace"] is not None or scenario["delay_series"] is not None:
         return None
-    own = [flow.get("delay_ms") for flow in scenario["flows"]]
-    delay_s = min(scenario["delay_ms"] if delay_ms is None else delay_ms for delay_ms in own) / 1e3
+    delays_ms = [flow.get("delay_ms") for flow in scenario["flows"]]
+    delay_s = min(scenario["delay_ms"] if delay_ms is None else delay_ms for delay_ms in delays_ms) / 1e3
     if delay_s < scenario["duration_s"]:
         return None
     return f"nothing arrives: the delay, {delay_s:g} s each way, is longer than the run, {scenario['duration_s']:g} s"
@@ -220,7 +221,7 @@ def warning(scenario: Mapping[str, Any]) -> str | None:
 
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
-    """What Rust says of a scenario's field (`delay_ms must be …`, `flows[0].start_s must be …`), filed under its name.
+    """Turns Rust's error about a field (`delay_ms must be …`, `flows[0].start_s must be …`) into a `FieldError`.
 
     Raises:
         FieldError: In place of that `ValueError`.
@@ -259,12 +260,13 @@ class Settings(RunSettings, PathSettings):
         mixes: ``SCHEME*N+SCHEME*M``; each is one more contestant.
         queues: ``KIND[:key=value,…]``; likewise.
         flows: Flows of a scheme in one run (a mix brings its own count).
-        traffic: What every flow has to send: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video``.
+        traffic: The data that every flow sends: ``full``, or ``on-off``, ``c.r1002``,
+            ``files:bytes=N``, ``video``.
         repeat: Runs of each cell, with seeds ``seed … seed + repeat - 1``.
         stretches: Runs of each cell in place of ``repeat``, likewise, each over another part of its recording.
         records: Whether to keep one record for each packet.
         emulate: Whether to run in real time, behind an emulated link, rather than simulate.
-        transports: What carries our controllers then: ``udp``, ``quic``.
+        transports: The transports of our controllers then: ``udp``, ``quic``.
     """
 
     traces: Sequence[str] = DEFAULT_CHANNELS
@@ -280,7 +282,7 @@ class Settings(RunSettings, PathSettings):
     transports: Sequence[str] = ("udp",)
 
     def __post_init__(self) -> None:
-        # A whole number of NumPy is none of Python's, and JSON knows only these.
+        # A whole number of NumPy is no `int`, which JSON needs.
         for entry in fields(self):
             value = getattr(self, entry.name)
             if isinstance(value, Integral) and not isinstance(value, int):
@@ -360,7 +362,7 @@ class Settings(RunSettings, PathSettings):
         return distinct(list({(entry.text, entry.transport): entry for entry in entries}.values()))
 
     def _carried(self, entry: Contestant) -> list[Contestant]:
-        """The same over each transport; what is all the kernel's or programs' has its own."""
+        """The contestant over each transport; flows of the kernel or of programs bring their own."""
         if all(map(is_real, entry.flows)):
             return [replace(entry, transport="udp")]
         label = {"udp": entry.label, "quic": f"{entry.label} in QUIC"}
@@ -379,10 +381,10 @@ class Settings(RunSettings, PathSettings):
         """
         self.check()
         contestants = self.contestants()
-        own = self._fields()
+        shared_fields = self._fields()
         return [
             make_run(
-                **{**own, "trace": trace, "queue": queue, "seed": self.seed + at, "traffic": self.traffic},
+                **{**shared_fields, "trace": trace, "queue": queue, "seed": self.seed + at, "traffic": self.traffic},
                 path=path,
                 contestant=contestant,
             )
@@ -393,32 +395,32 @@ class Settings(RunSettings, PathSettings):
         ]
 
     def _parts(self, trace: str) -> list[str]:
-        """What each repetition of a cell runs over.
+        """The channel of each repetition of a cell.
 
         Raises:
             FieldError: It has no stretches, or not so many.
         """
         if self.stretches is None:
             return [trace] * self.repeat
-        found = json.loads(_verus.check_channel(trace))
-        if found["kind"] == "built-in" and "parts" not in found:
+        channel = json.loads(_verus.check_channel(trace))
+        if channel["kind"] == "built-in" and "parts" not in channel:
             return [trace] * self.stretches  # another realisation for each seed
-        if found["kind"] == "rate" or "parts" in found:
-            why = "is the same all the time" if found["kind"] == "rate" else "is a part already"
+        if channel["kind"] == "rate" or "parts" in channel:
+            why = "is the same all the time" if channel["kind"] == "rate" else "is a part already"
             raise FieldError("stretches", f"are those of a recording: `{trace}` {why}")
-        there = json.loads(_verus.trace_info(trace))["duration_s"]
-        if self.stretches * self.duration_s > there + _SHORT_S:
-            most = int(there / self.duration_s)
-            has = f"`{trace}` has {there:g} s, which is {most} stretches of {self.duration_s:g} s"
+        recorded_s = json.loads(_verus.trace_info(trace))["duration_s"]
+        if self.stretches * self.duration_s > recorded_s + _SHORT_S:
+            fitting = int(recorded_s / self.duration_s)
+            has = f"`{trace}` has {recorded_s:g} s, which is {fitting} stretches of {self.duration_s:g} s"
             raise FieldError("stretches", f"must not overlap: {has}, not {self.stretches}")
         parts = [stretch(trace, number, self.duration_s) for number in range(1, self.stretches)]
-        return [*parts, stretch(trace, self.stretches, self.duration_s, there)]
+        return [*parts, stretch(trace, self.stretches, self.duration_s, recorded_s)]
 
     def _fields(self) -> dict[str, Any]:
         """Those that a scenario has under the same name and with the same meaning."""
-        own = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name in DEFAULTS}
-        del own["flows"]
-        return {**own, "changes": list(self.changes)}
+        shared_fields = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name in DEFAULTS}
+        del shared_fields["flows"]
+        return {**shared_fields, "changes": list(self.changes)}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; `from_dict` undoes it."""
@@ -431,15 +433,16 @@ class Settings(RunSettings, PathSettings):
         Raises:
             FieldError: A field is unknown, and so the settings are of another version.
         """
-        known = {entry.name for entry in fields(cls)}
+        setting_names = {entry.name for entry in fields(cls)}
         for name in values:
-            if name not in known:
+            if name not in setting_names:
                 raise FieldError(name, "is not a setting of this version")
-        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        return cls(**plain)
+        settings: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**settings)
 
 
-#: By so many seconds the last stretch may be too short: a recording ends with an opportunity, not on the second.
+#: The last stretch may be shorter by this, in seconds: a recording ends with an opportunity, not on
+#: the second.
 _SHORT_S = 0.1
 
 
@@ -483,7 +486,7 @@ def is_real(text: str) -> bool:
 
 
 def whose(text: str) -> str:
-    """Whose sender a scheme that only real time has is, for messages.
+    """The owner of a sender that only real time has, for messages.
 
     Example:
         >>> whose("linux:cc=cubic"), whose("cmd:iperf3 -c {host}")
@@ -493,7 +496,7 @@ def whose(text: str) -> str:
 
 
 def expanded(name: str, text: str) -> list[str]:
-    """The texts that one stands for: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several; a program is one."""
+    """All schemes of a text: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several; a program is one."""
     if is_real(text):
         return [text]
     try:
@@ -526,7 +529,7 @@ def _check_scheme(name: str, text: str) -> dict[str, Any]:
 
 
 def _meant(text: str) -> str | None:
-    """How to write what was probably meant by a text that is no scheme; None if that is not to be seen.
+    """The scheme that a user probably meant by a text that is none; None without a guess.
 
     Example:
         >>> _meant("verus,ratio=2")

@@ -1,9 +1,10 @@
-"""Outcomes of runs, each saved as it ends and found again by what was run.
+"""Outcomes of runs, each saved as it ends under a key that is computed from the run.
 
-A run's key is a digest of all that decides its outcome: the scenario, the contents of the traces and models that it
-names (not where they lie), and the engine, down to the compiled extension's bytes. So whatever ends the work (Ctrl-C,
-`kill -9`, a full disk), the same command goes on with what is missing, and no outcome of another engine is taken for
-one of this. A file is written whole or not at all; a damaged one counts as missing.
+A run's key is a digest of all that decides its outcome. It covers the scenario, the contents of the
+traces and models that it names (not their paths), and the compiled extension's bytes. After any
+interruption (Ctrl-C, `kill -9`, a full disk), the same command continues with the missing runs, and
+never takes another engine's outcome for its own. A file is written whole or not at all; a damaged
+one counts as missing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ FORMAT = 4
 #: How long the digest is that stands before a packed outcome.
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
-#: Runs what it is given; yields the index of each with its outcome, in the order in which they end.
+#: Executes runs; yields the index of each with its outcome, in the order in which they end.
 Work = Callable[[Sequence[Run]], Generator[tuple[int, Ended]]]
 
 
@@ -43,17 +44,17 @@ Work = Callable[[Sequence[Run]], Generator[tuple[int, Ended]]]
 def engine() -> str:
     """The simulator that runs here: its version, and a digest of the compiled extension.
 
-    Two builds from different sources never have the same one. Two from the same sources may differ, too: then runs are
-    repeated that need not be, but none is mixed with those of another simulator.
+    Two builds from different sources never have the same one. Two from the same sources may differ,
+    too: then some runs are repeated needlessly, but outcomes of two simulators are never mixed.
     """
     return f"{_verus.version()}-{digest_of(Path(_verus.__file__))[:12]}"
 
 
 class Keys:
-    """What runs are found by. Each file that they name is read once.
+    """Computes the keys of runs. Each file that they name is read once.
 
     Args:
-        engine: What runs them.
+        engine: The engine that executes them.
     """
 
     def __init__(self, engine: str) -> None:
@@ -74,18 +75,18 @@ class Keys:
             needs.add(path)
             return self._files.of(path)
 
-        told = {
+        identity = {
             "format": FORMAT,
             "engine": self._engine,
             "transport": run.contestant.transport,
             "scenario": respelt(run.scenario, digest),
         }
-        key = hashlib.sha256(json.dumps(told, allow_nan=False, sort_keys=True).encode()).hexdigest()
+        key = hashlib.sha256(json.dumps(identity, allow_nan=False, sort_keys=True).encode()).hexdigest()
         self._needs[key] = needs
         return key
 
     def check(self, key: str) -> None:
-        """Refuses to take what came of a run for that of its key if a file is no longer what it was.
+        """Refuses to keep an outcome under its key if a file changed since the key was computed.
 
         Raises:
             RuntimeError: One is not.
@@ -109,7 +110,7 @@ class Store:
         return self.folder / key[:2] / f"{key[2:]}.run"
 
     def check(self) -> None:
-        """Refuses links, before any work is done: what is written into this folder is in it.
+        """Refuses links, before any work is done: all files must be written into this folder itself.
 
         Raises:
             FieldError: It is a link, or a folder in it is.
@@ -121,7 +122,7 @@ class Store:
                     refuse_link(inner)
 
     def has(self, key: str) -> bool:
-        """Whether the outcome of that key is there, as it was written."""
+        """Whether the outcome of that key exists undamaged."""
         try:
             with self._packed(key):
                 return True
@@ -138,7 +139,7 @@ class Store:
 
     @contextmanager
     def _packed(self, key: str) -> Iterator[BinaryIO]:
-        """The same, packed: a file at its place in it. What is there was written, or its digest would be another.
+        """The same, packed: an open file behind its digest, which matched.
 
         Raises:
             OSError, ValueError: It is not there, or damaged.
@@ -154,7 +155,7 @@ class Store:
         """Keeps an outcome.
 
         Raises:
-            FieldError: It cannot be written; what was there before is unharmed.
+            FieldError: It cannot be written; an earlier file is unharmed.
         """
         packed = pack(outcome)
         name = str(self.path(key).relative_to(self.folder))
@@ -166,10 +167,10 @@ class Store:
         Raises:
             RuntimeError: It is not there any more.
         """
-        found = self.read(key)
-        if found is None:
+        outcome = self.read(key)
+        if outcome is None:
             raise RuntimeError(f"`{self.path(key)}` was removed or changed while it was needed")
-        return found
+        return outcome
 
     def remove(self) -> None:
         """Removes the folder with all outcomes."""
@@ -179,26 +180,26 @@ class Store:
 def complete(
     runs: Sequence[Run], keys: Sequence[str], store: Store, work: Work, *, made: Keys | None = None
 ) -> dict[str, RuntimeError]:
-    """Runs what is missing, and keeps each outcome as soon as it is there.
+    """Executes the missing runs, and keeps each outcome as soon as it arrives.
 
     Args:
-        runs: What is wanted.
+        runs: The runs.
         keys: The key of each; runs of one key are run once.
         store: Where outcomes are looked for and kept.
-        work: What runs the missing ones.
-        made: What made the keys: nothing is kept of a run whose files have changed since.
+        work: Executes the missing ones.
+        made: The object that computed the keys: a run whose files have changed since is not kept.
 
     Returns:
-        Why runs failed that did, by key: nothing is kept of these.
+        The errors of failed runs, by key: nothing is kept of these.
 
     Raises:
         RuntimeError: A file changed while runs read it.
     """
     failed = {}
-    wanted = dict(zip(keys, runs, strict=True))
-    missing = [key for key in wanted if store.read(key) is None]
+    run_of = dict(zip(keys, runs, strict=True))
+    missing = [key for key in run_of if store.read(key) is None]
     if missing:
-        with closing(work([wanted[key] for key in missing])) as ended:
+        with closing(work([run_of[key] for key in missing])) as ended:
             for index, end in ended:
                 if made is not None:
                     made.check(missing[index])
@@ -211,21 +212,21 @@ def complete(
 
 @contextmanager
 def kept(store: Store, keys: Sequence[str]) -> Iterator[None]:
-    """Whatever ends the block early: says how many of its runs are kept, if any are, and how to go on.
+    """Adds to any exception in the block how many of its runs are kept, if any are, and how to go on.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; this is its text.
-        Exception: What ended it; this is a note of it.
+        Exception: The exception in the block, with this as a note.
     """
     try:
         yield
     except BaseException as error:
-        wanted = set(keys)
-        if there := sum(map(store.has, wanted)):
-            told = f"{there} of {len(wanted)} runs are kept in `{store.folder}`; the same command goes on from there"
+        distinct = set(keys)
+        if done := sum(map(store.has, distinct)):
+            note = f"{done} of {len(distinct)} runs are kept in `{store.folder}`; the same command goes on from there"
             if isinstance(error, KeyboardInterrupt):
-                raise KeyboardInterrupt(f"interrupted; {told}") from error
-            error.add_note(told)
+                raise KeyboardInterrupt(f"interrupted; {note}") from error
+            error.add_note(note)
         raise
 
 
@@ -255,12 +256,12 @@ def pack(outcome: Outcome) -> bytes:
     return gzip.compress(content.getvalue(), compresslevel=6, mtime=0)
 
 
-#: What stands in the plain values for an array: its number.
+#: The key, in the plain values, of an array's number.
 _ARRAY = "\0array"
 
 
 def unpack(packed: bytes) -> Outcome:
-    """What `pack` packed.
+    """The outcome that `pack` packed.
 
     Raises:
         ValueError: It is nothing of that kind, damaged, or holds more than a file of ours; likewise `IndexError`.
@@ -269,20 +270,20 @@ def unpack(packed: bytes) -> Outcome:
 
 
 def _unpack(packed: BinaryIO) -> Outcome:
-    """The same of what is left of an open file."""
+    """Unpacks the rest of an open file."""
     begin = packed.tell()
     size = packed.seek(0, io.SEEK_END) - begin
     packed.seek(begin)
     content = bounded_reading.gunzip(packed, bounded_reading.most_unpacked(size))
     end = content.getbuffer().nbytes
-    plain = content.readline()
+    values = content.readline()
     arrays = []
     while content.tell() < end:
         arrays.append(_array(content, end))
-    found: Outcome = json.loads(
-        plain, object_hook=lambda value: arrays[value[_ARRAY]] if value.keys() == {_ARRAY} else value
+    outcome: Outcome = json.loads(
+        values, object_hook=lambda value: arrays[value[_ARRAY]] if value.keys() == {_ARRAY} else value
     )
-    return found
+    return outcome
 
 
 def _array(content: io.BytesIO, end: int) -> Any:

@@ -1,8 +1,9 @@
-"""A study, as a TOML file says it: which values of what are run against each other.
+"""A study in a TOML file: the values of each setting that are run against each other.
 
-A key is a channel, a scheme, or any other setting of a comparison, and its value one value, a list, or a range
-`{ from = 1, to = 5, step = 2 }`, ends included. All lists and ranges are multiplied out. `params` has keys of the
-schemes. Each `[[part]]` is such a product of its own, with what stands outside of all parts for what it does not say.
+A key is a channel, a scheme, or any other setting of a comparison, and its value one value, a list,
+or a range `{ from = 1, to = 5, step = 2 }`, ends included. All lists and ranges are multiplied out.
+`params` has keys of the schemes. Each `[[part]]` is a separate product, which inherits the keys
+outside of all parts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _TYPES: Mapping[str, type] = {"string": str, "integer": int, "number": float, "b
 #: Settings of which every run of a study has the same.
 _FIXED = ("changes", "changes_repeat_s", "bin_ms", "seed")
 
-#: What a study may vary, in the order in which it is multiplied out, seeds innermost; and of what type each value is.
+#: Keys that a study may vary, in the order in which they are multiplied out, seeds innermost, and
+#: the type of their values.
 KEYS: Mapping[str, type] = {
     **{
         name: _TYPES[rule["type"] if isinstance(rule["type"], str) else rule["type"][0]]
@@ -50,7 +52,7 @@ EXTRA = KEYS.keys() - {
     *("trace", "queue", "ack", "delay_ms", "packet_bytes", "duration_s", "flows", "scheme", "mix", "seed")
 }
 
-#: What a message calls the values of a type.
+#: The name of a type in messages.
 _CALLED = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 #: Settings of a comparison that are lists, by their keys here.
@@ -59,7 +61,7 @@ _LISTS = {"trace": "traces", "scheme": "schemes", "mix": "mixes", "queue": "queu
 #: A study of more runs is a typing error rather than a wish.
 MOST_RUNS = 1_000_000
 
-#: A value of a study: what one key is in one run.
+#: The value of one key in one run.
 Value = str | int | float | bool
 
 
@@ -99,43 +101,43 @@ def read(path: Path) -> Study:
         ValueError: It is not TOML, or says something that cannot be run; the message names file and key.
     """
     try:
-        told = tomllib.loads(bounded_reading.given(path, bounded_reading.MOST_TEXT).decode("utf-8-sig"))
+        table = tomllib.loads(bounded_reading.given(path, bounded_reading.MOST_TEXT).decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"`{path}`: not TOML: {error}") from error
     try:
-        return _study(told, path.stem)
+        return _study(table, path.stem)
     except _StudyError as error:
         raise ValueError(f"`{path}`: {error}") from error
 
 
 class _StudyError(ValueError):
-    """What is wrong, with the key before it."""
+    """A problem, with the key before it."""
 
 
-def _study(told: Mapping[str, Any], stem: str) -> Study:
-    known = (*KEYS, "params", "name", "part")
-    _refuse_unknown(told, known, "")
-    name = told.get("name", stem)
+def _study(table: Mapping[str, Any], stem: str) -> Study:
+    valid_keys = (*KEYS, "params", "name", "part")
+    _refuse_unknown(table, valid_keys, "")
+    name = table.get("name", stem)
     if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
         raise _StudyError(f"name: must be a text that can name a folder, not {shown(name)}")
-    parts = told.get("part", [{}])
+    parts = table.get("part", [{}])
     if not isinstance(parts, list) or not parts or not all(isinstance(part, dict) for part in parts):
         raise _StudyError("part: must be tables, each under a [[part]] of its own")
-    common = {key: value for key, value in told.items() if key not in ("name", "part")}
+    common = {key: value for key, value in table.items() if key not in ("name", "part")}
     runs: list[Planned] = []
     names: list[str] = []
     for number, part in enumerate(parts, 1):
-        own = part.get("name", str(number) if "part" in told else "")
-        if not isinstance(own, str):
-            raise _StudyError(f"part {number}: name: must be a text, not {shown(own)}")
-        if own in names:
-            raise _StudyError(f"part {number}: name: there is another part `{own}`")
-        names.append(own)
-        before = f"part `{own}`: " if "part" in told else ""
+        part_name = part.get("name", str(number) if "part" in table else "")
+        if not isinstance(part_name, str):
+            raise _StudyError(f"part {number}: name: must be a text, not {shown(part_name)}")
+        if part_name in names:
+            raise _StudyError(f"part {number}: name: there is another part `{part_name}`")
+        names.append(part_name)
+        before = f"part `{part_name}`: " if "part" in table else ""
         _refuse_unknown(part, (*KEYS, "params", "name"), before)
-        given = {**common, **{key: value for key, value in part.items() if key != "name"}}
+        settings = {**common, **{key: value for key, value in part.items() if key != "name"}}
         try:
-            runs += _part_runs(own, given)
+            runs += _part_runs(part_name, settings)
         except _StudyError as error:
             raise _StudyError(f"{before}{error}") from error
         if len(runs) > MOST_RUNS:
@@ -143,39 +145,39 @@ def _study(told: Mapping[str, Any], stem: str) -> Study:
     return Study(name=name, columns=_columns(runs), runs=runs)
 
 
-def _refuse_unknown(told: Mapping[str, Any], known: Sequence[str], before: str) -> None:
-    for key in told:
-        if key not in known:
-            raise _StudyError(f"{before}{key}: there is no such key{near_or_all(key, known)}")
+def _refuse_unknown(table: Mapping[str, Any], valid_keys: Sequence[str], before: str) -> None:
+    for key in table:
+        if key not in valid_keys:
+            raise _StudyError(f"{before}{key}: there is no such key{near_or_all(key, valid_keys)}")
 
 
-def _part_runs(name: str, told: Mapping[str, Any]) -> Iterator[Planned]:
+def _part_runs(name: str, table: Mapping[str, Any]) -> Iterator[Planned]:
     """The runs of a part."""
-    if "trace" not in told:
+    if "trace" not in table:
         raise _StudyError("trace: is missing: which channels?")
-    if "scheme" not in told and "mix" not in told:
+    if "scheme" not in table and "mix" not in table:
         raise _StudyError("scheme: is missing: which controllers? (or `mix`)")
-    axes = {key: _spread(key, _values(key, kind, told[key])) for key, kind in KEYS.items() if key in told}
+    axes = {key: _spread(key, _values(key, kind, table[key])) for key, kind in KEYS.items() if key in table}
     if "mix" in axes and "flows" in axes:
         raise _StudyError("flows: is for `scheme`: a mix says how many flows it has")
     seeds = cast("list[int]", axes.pop("seed", [DEFAULTS["seed"]]))
     with _filed():
         for seed in (min(seeds), max(seeds)):
             check_seed(seed)
-    schemes = _with_params(axes.pop("scheme", []), told.get("params", {}))
+    schemes = _with_params(axes.pop("scheme", []), table.get("params", {}))
     mixes = cast("list[str]", axes.pop("mix", []))
-    if "params" in told and not schemes:
+    if "params" in table and not schemes:
         raise _StudyError("params: is for `scheme`: each flow of a mix says its own")
     _refuse_many([len(seeds), len(schemes) + len(mixes), *map(len, axes.values())])
     for values in itertools.product(*axes.values()):
-        own = dict(zip(axes, values, strict=True))
-        fields: dict[str, Any] = {_LISTS.get(key, key): [v] if key in _LISTS else v for key, v in own.items()}
+        point = dict(zip(axes, values, strict=True))
+        fields: dict[str, Any] = {_LISTS.get(key, key): [v] if key in _LISTS else v for key, v in point.items()}
         with _filed():
             made = Settings(**fields, schemes=[text for text, _ in schemes], mixes=mixes, seed=seeds[0]).runs()
         params = [*(set_to for _, set_to in schemes), *({} for _ in mixes)]
         if len(params) != len(made):
             raise _StudyError("scheme: two of them are the same")
-        extra = {key: value for key, value in own.items() if key in EXTRA}
+        extra = {key: value for key, value in point.items() if key in EXTRA}
         for run, set_to in zip(made, params, strict=True):
             swept = {**extra, **{f"params.{key}": value for key, value in set_to.items()}}
             for seed in seeds:
@@ -191,7 +193,7 @@ def _refuse_many(lengths: Iterable[int]) -> None:
 
 @contextlib.contextmanager
 def _filed() -> Iterator[None]:
-    """What is wrong with a setting of a comparison, under its key here."""
+    """Renames the setting in a comparison's error to its key here."""
     try:
         yield
     except FieldError as error:
@@ -199,29 +201,29 @@ def _filed() -> Iterator[None]:
         raise _StudyError(f"{key}: {error.problem}") from error
 
 
-def _with_params(schemes: Sequence[Any], told: Any) -> list[tuple[str, dict[str, Value]]]:
+def _with_params(schemes: Sequence[Any], params: Any) -> list[tuple[str, dict[str, Value]]]:
     """Each scheme with each setting of its keys, and what these are."""
-    if not isinstance(told, dict):
-        raise _StudyError(f"params: must be a table of keys of the schemes, not {shown(told)}")
-    known = {entry["name"]: [key["key"] for key in entry["keys"]] for entry in json.loads(_verus.list_schemes())}
+    if not isinstance(params, dict):
+        raise _StudyError(f"params: must be a table of keys of the schemes, not {shown(params)}")
+    keys_of = {entry["name"]: [key["key"] for key in entry["keys"]] for entry in json.loads(_verus.list_schemes())}
     made = []
     for text in schemes:
         with _filed():
             Contestant.from_scheme(text)
         bare = text.partition(":")[0].strip()
         axes = {}
-        for key, value in told.items():
-            if bare in known and key not in known[bare]:
-                raise _StudyError(f"params.{key}: `{bare}` has no such key{near_or_all(key, known[bare])}")
+        for key, value in params.items():
+            if bare in keys_of and key not in keys_of[bare]:
+                raise _StudyError(f"params.{key}: `{bare}` has no such key{near_or_all(key, keys_of[bare])}")
             axes[key] = _values(f"params.{key}", None, value)
         _refuse_many(map(len, axes.values()))
         for values in itertools.product(*axes.values()):
-            own = dict(zip(axes, values, strict=True))
-            words = ",".join(f"{key}={_word(value)}" for key, value in own.items())
+            point = dict(zip(axes, values, strict=True))
+            words = ",".join(f"{key}={_word(value)}" for key, value in point.items())
             whole = text + ("," if ":" in text else ":") * bool(words) + words
             with _filed():
                 Contestant.from_scheme(whole)
-            made.append((whole, own))
+            made.append((whole, point))
     return made
 
 
@@ -230,15 +232,15 @@ def _word(value: Value) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def _values(key: str, kind: type | None, told: Any) -> list[Value]:
+def _values(key: str, kind: type | None, written: Any) -> list[Value]:
     """The values of a key, in order; of any type without `kind`."""
-    if isinstance(told, dict):
-        return _range(key, kind, told)
-    if not isinstance(told, list):
-        return [_value(key, kind, told)]
-    if not told:
+    if isinstance(written, dict):
+        return _range(key, kind, written)
+    if not isinstance(written, list):
+        return [_value(key, kind, written)]
+    if not written:
         raise _StudyError(f"{key}: is an empty list: nothing would be run")
-    values = [_value(key, kind, value) for value in told]
+    values = [_value(key, kind, value) for value in written]
     for index, value in enumerate(values):
         if value in values[:index]:
             raise _StudyError(f"{key}: has {shown(value)} twice")
@@ -246,7 +248,7 @@ def _values(key: str, kind: type | None, told: Any) -> list[Value]:
 
 
 def _spread(key: str, values: list[Value]) -> list[Value]:
-    """The values; a text of a queue as all that it stands for: `codel:target_ms=5,20` is two."""
+    """The values; the text of several queues is expanded: `codel:target_ms=5,20` is two."""
     if key not in ("scheme", "queue"):
         return values
     with _filed():
@@ -261,16 +263,16 @@ def _spread(key: str, values: list[Value]) -> list[Value]:
     return [text for _, text in spread]
 
 
-def _value(key: str, kind: type | None, told: Any) -> Value:
-    if kind is float and type(told) is int:
-        return float(told)
-    if type(told) is not kind if kind else type(told) not in _CALLED:
-        wanted = _CALLED[kind] if kind else "a number, a text, or true or false"
-        raise _StudyError(f"{key}: must be {wanted}, not {shown(told)}")
-    return cast("Value", told)
+def _value(key: str, kind: type | None, value: Any) -> Value:
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind if kind else type(value) not in _CALLED:
+        expected = _CALLED[kind] if kind else "a number, a text, or true or false"
+        raise _StudyError(f"{key}: must be {expected}, not {shown(value)}")
+    return cast("Value", value)
 
 
-def _range(key: str, kind: type | None, told: Mapping[str, Any]) -> list[Value]:
+def _range(key: str, kind: type | None, bounds: Mapping[str, Any]) -> list[Value]:
     """The values of `{ from, to, step }`.
 
     Example:
@@ -279,32 +281,32 @@ def _range(key: str, kind: type | None, told: Mapping[str, Any]) -> list[Value]:
     """
     if kind in (str, bool):
         raise _StudyError(f"{key}: must be {_CALLED[cast('type', kind)]} or a list, not a range")
-    for name in told:
+    for name in bounds:
         if name not in ("from", "to", "step"):
             raise _StudyError(f"{key}.{name}: there is no such key{near_or_all(name, ('from', 'to', 'step'))}")
     for name in ("from", "to"):
-        if name not in told:
+        if name not in bounds:
             raise _StudyError(f"{key}.{name}: is missing: a range has `from`, `to` and, if it is not 1, `step`")
-    for name, value in told.items():
+    for name, value in bounds.items():
         if type(value) is not int and (kind is int or type(value) is not float):
             raise _StudyError(f"{key}.{name}: must be {_CALLED[kind or float]}, not {shown(value)}")
-    # Decimal fractions: 0.1 three times is 0.3, as it is written.
+    # Decimal fractions, so that 0.1 three times is exactly 0.3.
     try:
-        low, high, step = (Decimal(str(told.get(name, 1))) for name in ("from", "to", "step"))
+        low, high, step = (Decimal(str(bounds.get(name, 1))) for name in ("from", "to", "step"))
         count = int((high - low) / step) + 1 if step > 0 and high >= low else 0
     except ArithmeticError:
         count = 0
     if not 1 <= count <= MOST_RUNS:
         problem = f"must lead upwards, in at most {MOST_RUNS} steps above 0"
-        raise _StudyError(f"{key}: {problem}, not {shown(dict(told))}")
-    whole = kind is int or (kind is None and all(type(value) is int for value in told.values()))
+        raise _StudyError(f"{key}: {problem}, not {shown(dict(bounds))}")
+    whole = kind is int or (kind is None and all(type(value) is int for value in bounds.values()))
     return [int(low + step * index) if whole else float(low + step * index) for index in range(count)]
 
 
 def _columns(runs: Sequence[Planned]) -> dict[str, type]:
     """The study's own columns: numbers where all values are, texts where some are."""
-    found: dict[str, set[type]] = {}
+    types: dict[str, set[type]] = {}
     for planned in runs:
         for name, value in planned.swept.items():
-            found.setdefault(name, set()).add(type(value))
-    return {name: float if kinds <= {int, float} else bool if kinds == {bool} else str for name, kinds in found.items()}
+            types.setdefault(name, set()).add(type(value))
+    return {name: float if kinds <= {int, float} else bool if kinds == {bool} else str for name, kinds in types.items()}

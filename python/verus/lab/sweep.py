@@ -1,7 +1,8 @@
-"""A study's folder: what is to be run, each outcome as it ends, and the dataset once all are there.
+"""A study's folder: the plan, each outcome as its run ends, and the dataset once all are done.
 
-`plan.json.gz` says every run with its key, `runs/` has the outcomes (see `verus.lab.store`), and `results.parquet` is
-written from these two alone: its bytes do not depend on when, where, in which order or how often work was done.
+`plan.json.gz` lists every run with its key, `runs/` has the outcomes (see `verus.lab.store`), and
+`results.parquet` is written from these two alone: its bytes do not depend on when, where, in which
+order or how often work was done.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ if TYPE_CHECKING:
 #: A column of the study's own, by the type that its values have.
 _TYPES = {"float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
 
-#: What tells the cells of a study apart, beside its own columns: all that is set but the seed.
+#: Columns that identify a cell of a study beside its own columns: all settings except the seed.
 IDENTITY = ("part", "trace", "queue", "ack", "delay_ms", "packet_bytes", "duration_s", "flows", "scheme", "params")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a study runs, ready to be saved: nothing of it needs the study's file or its traces again.
+    """The runs of a study, ready to be saved: they need neither the study's file nor its traces again.
 
     Attributes:
         name: The study's.
-        engine: What runs it (see `verus.lab.store.engine`).
+        engine: The engine that executes it (see `verus.lab.store.engine`).
         columns: The type of each column of the study's own: ``float``, ``bool`` or ``str``.
-        keys: By which each run's outcome is found.
-        runs: What each is.
+        keys: The key of each run's outcome.
+        runs: Each run.
     """
 
     name: str
@@ -81,7 +82,7 @@ class Plan:
     @cached_property
     def _json(self) -> str:
         runs = [planned.run for planned in self.runs]
-        told = {
+        fields = {
             "format": FORMAT,
             "kind": "sweep",
             "name": self.name,
@@ -93,13 +94,13 @@ class Plan:
             "scenario": _fields([run.scenario for run in runs]),
             "swept": _fields([planned.swept for planned in self.runs]),
         }
-        return json.dumps(told, allow_nan=False)  # in this order: that of columns is the dataset's
+        return json.dumps(fields, allow_nan=False)  # in this order: that of columns is the dataset's
 
     def pack(self) -> bytes:
-        """As it is saved.
+        """The bytes of its file.
 
         Raises:
-            ValueError: It is larger than what `read` takes.
+            ValueError: It is larger than `read` accepts.
         """
         text = self._json.encode()
         if len(text) > MOST_PLAN:
@@ -118,23 +119,23 @@ class Plan:
             ValueError: It is no plan, or of another version.
         """
         try:
-            told = json.loads(bounded_reading.gunzipped(path, MOST_PLAN))
-            if told["kind"] != "sweep" or told["format"] != FORMAT:
+            saved = json.loads(bounded_reading.gunzipped(path, MOST_PLAN))
+            if saved["kind"] != "sweep" or saved["format"] != FORMAT:
                 raise ValueError("of another version")
-            if not re.fullmatch(f"(?:[0-9a-f]{{{_KEY}}})*", told["keys"]):  # they become names of files
+            if not re.fullmatch(f"(?:[0-9a-f]{{{_KEY}}})*", saved["keys"]):  # they become names of files
                 raise ValueError("a key is no digest")
-            keys = [told["keys"][at : at + _KEY] for at in range(0, len(told["keys"]), _KEY)]
+            keys = [saved["keys"][at : at + _KEY] for at in range(0, len(saved["keys"]), _KEY)]
             fields = zip(
-                _each(told["run"], len(keys)),
-                _values(told["contestant"], len(keys)),
-                _each(told["scenario"], len(keys)),
-                _each(told["swept"], len(keys)),
+                _each(saved["run"], len(keys)),
+                _values(saved["contestant"], len(keys)),
+                _each(saved["scenario"], len(keys)),
+                _each(saved["swept"], len(keys)),
                 strict=True,
             )
             plan = cls(
-                name=told["name"],
-                engine=told["engine"],
-                columns=told["columns"],
+                name=saved["name"],
+                engine=saved["engine"],
+                columns=saved["columns"],
                 keys=keys,
                 runs=[
                     Planned(
@@ -174,19 +175,19 @@ class Plan:
 
     def distinct(self) -> dict[str, Run]:
         """Each run once, by its key, in order: parts may share some."""
-        found: dict[str, Run] = {}
+        run_of: dict[str, Run] = {}
         for key, planned in zip(self.keys, self.runs, strict=True):
-            found.setdefault(key, planned.run)
-        return found
+            run_of.setdefault(key, planned.run)
+        return run_of
 
 
-#: Of a plan, bytes unpacked: a million runs that differ in ten settings take some 110 MB.
+#: The limit of a plan, bytes unpacked: a million runs that differ in ten settings take some 110 MB.
 MOST_PLAN = 128 << 20
 
 #: Length of a run's key, hexadecimal.
 _KEY = 64
 
-#: What a plan says of each run beside its contestant and its scenario.
+#: Fields of each run in a plan beside its contestant and its scenario.
 _OF_RUN = ("trace", "queue", "part")
 
 
@@ -197,10 +198,10 @@ def _coded(values: Sequence[Any]) -> dict[str, Any]:
         >>> _coded(["a", "b", "a"]), _coded([5, 5])
         ({'values': ['a', 'b'], 'at': [0, 1, 0]}, {'values': [5]})
     """
-    found: dict[str, tuple[int, Any]] = {}
-    at = [found.setdefault(json.dumps(value), (len(found), value))[0] for value in values]
-    coded = {"values": [value for _, value in found.values()]}
-    return coded if len(found) <= 1 else {**coded, "at": at}
+    numbered: dict[str, tuple[int, Any]] = {}
+    at = [numbered.setdefault(json.dumps(value), (len(numbered), value))[0] for value in values]
+    coded = {"values": [value for _, value in numbered.values()]}
+    return coded if len(numbered) <= 1 else {**coded, "at": at}
 
 
 def _fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -210,21 +211,21 @@ def _fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _values(coded: Mapping[str, Any], count: int) -> list[Any]:
-    """What `_coded` coded, which were so many."""
+    """The `count` values that `_coded` coded."""
     values = coded["values"]
     return [values[at] for at in coded["at"]] if "at" in coded else values * count
 
 
 def _each(fields: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
-    """What `_fields` coded, which were so many rows."""
+    """The `count` rows that `_fields` coded."""
     if not fields:
         return [{} for _ in range(count)]
     columns = [_values(coded, count) for coded in fields.values()]
     return [dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _contestant(told: Mapping[str, Any]) -> Contestant:
-    return Contestant(**{**told, "flows": tuple(told["flows"])})
+def _contestant(fields: Mapping[str, Any]) -> Contestant:
+    return Contestant(**{**fields, "flows": tuple(fields["flows"])})
 
 
 class Folder:
@@ -270,11 +271,12 @@ class Folder:
         return {key: run for key, run in plan.distinct().items() if not self.store.has(key)}
 
     def finish(self, plan: Plan, failed: Mapping[str, str] | None = None) -> pa.Table:
-        """Writes the dataset from the outcomes, which are all there, but for runs that failed for good.
+        """Writes the dataset from the outcomes of all runs, except those that failed for good.
 
         Args:
-            plan: What was to be run.
-            failed: Why runs failed that did, by key: the dataset is without them, and says so (`MISSING`).
+            plan: The plan.
+            failed: The errors of failed runs, by key: the dataset lacks them, and lists them
+                (`MISSING`).
 
         Raises:
             FieldError: It cannot be written.
@@ -283,13 +285,13 @@ class Folder:
         failed = failed or {}
         table = _table(plan, self.store, leave=failed)
         if failed:
-            left = [
+            missing = [
                 {"run": index, **_names(one), "problem": failed[key]}
                 for index, (key, one) in enumerate(zip(plan.keys, plan.runs, strict=True))
                 if key in failed
             ]
             marks = {name: mark for name, mark in table.schema.metadata.items() if name != b"verus.plan"}
-            table = table.replace_schema_metadata({**marks, MISSING: json.dumps(left)})
+            table = table.replace_schema_metadata({**marks, MISSING: json.dumps(missing)})
         into = pa.BufferOutputStream()
         pq.write_table(table, into, compression="zstd")
         content = into.getvalue().to_pybytes()
@@ -306,8 +308,8 @@ class Folder:
         """The runs that the dataset is without since they failed for good, as it says; each `run` is a number."""
         words = ("trace", "queue", "scheme", "seed", "problem")
         try:
-            told = json.loads((bounded_reading.table_schema(self.dataset).metadata or {})[MISSING.encode()])
-            return [{"run": int(one["run"]), **{name: str(one[name]) for name in words}} for one in told]
+            listed = json.loads((bounded_reading.table_schema(self.dataset).metadata or {})[MISSING.encode()])
+            return [{"run": int(one["run"]), **{name: str(one[name]) for name in words}} for one in listed]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return []  # it is whole, or says nothing that can be read
 
@@ -340,31 +342,32 @@ def merge(folders: Sequence[Folder], into: Folder) -> Plan:
             raise ValueError(f"`{folder.path}` is not of the same study as `{folders[0].path}`")
     into.begin(plan)
     for key in into.missing(plan):
-        found = next((outcome for folder in folders if (outcome := folder.store.read(key)) is not None), None)
-        if found is not None:
-            into.store.write(key, found)
+        saved = next((saved for folder in folders if (saved := folder.store.read(key)) is not None), None)
+        if saved is not None:
+            into.store.write(key, saved)
     return plan
 
 
-#: What a dataset that is not whole says of itself, as JSON: the runs that it has not, by number and name, and why.
+#: The metadata key of an incomplete dataset: the missing runs as JSON, by number and name, with the
+#: reasons.
 MISSING = "verus.missing"
 
 
 def _names(planned: Planned) -> dict[str, Any]:
-    """What tells a run of a study from the others."""
+    """The fields that identify a run within a study."""
     run = planned.run
     names = {"part": run.part, "trace": run.trace, "queue": run.queue, "scheme": run.contestant.text}
     return {**names, "seed": run.scenario["seed"], **planned.swept}
 
 
 def _table(plan: Plan, store: Store, leave: Collection[str] = ()) -> pa.Table:
-    """One row for each run, but for those with these keys: the columns of a comparison's, then the study's own."""
-    own = [(name, _TYPES[kind]) for name, kind in plan.columns.items()]
-    schema = pa.schema([*ROW_SCHEMA, *own])
+    """One row for each run except those with these keys: the columns of a comparison, then the study's own."""
+    columns = [(name, _TYPES[kind]) for name, kind in plan.columns.items()]
+    schema = pa.schema([*ROW_SCHEMA, *columns])
     pieces = [schema.empty_table()]
-    there = [at for at, key in enumerate(plan.keys) if key not in leave]
-    for first in range(0, len(there), _CHUNK):
-        some = there[first : first + _CHUNK]
+    indices = [at for at, key in enumerate(plan.keys) if key not in leave]
+    for first in range(0, len(indices), _CHUNK):
+        some = indices[first : first + _CHUNK]
         planned = [plan.runs[at] for at in some]
         outcomes = [store.outcome(plan.keys[at]) for at in some]
         made = metric_rows.rows([one.run for one in planned], outcomes)
@@ -392,23 +395,30 @@ def cells(table: pa.Table) -> Iterator[dict[str, Any]]:
     gave one and the same run. A metric that no run of the cell observed is left out. `above` says by how much the cell
     is above the first sender on the same path, seed by seed (`repeats.paired`), and `from` which sender that is.
     """
-    own = [name for name in table.column_names if name not in ROW_SCHEMA.names]
+    study_columns = [name for name in table.column_names if name not in ROW_SCHEMA.names]
     grouped: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in table.to_pylist():
-        grouped.setdefault(tuple(row[name] for name in (*IDENTITY, *own)), []).append(row)
-    path = [name for name in (*IDENTITY, *own) if name not in ("scheme", "params") and not name.startswith("params.")]
+        grouped.setdefault(tuple(row[name] for name in (*IDENTITY, *study_columns)), []).append(row)
+    path = [
+        name
+        for name in (*IDENTITY, *study_columns)
+        if name not in ("scheme", "params") and not name.startswith("params.")
+    ]
     first: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for told, found in grouped.items():
-        cell = dict(zip((*IDENTITY, *own), told, strict=True))
+    for identity, rows in grouped.items():
+        cell = dict(zip((*IDENTITY, *study_columns), identity, strict=True))
         cell["params"] = json.loads(cell["params"])
-        cell["label"] = found[0]["label"]
-        cell["seeds"] = [row["seed"] for row in found]
-        one = are_one(found)
+        cell["label"] = rows[0]["label"]
+        cell["seeds"] = [row["seed"] for row in rows]
+        single = are_one(rows)
         for name in NUMBERS:
-            if seen := [row[name] for row in found if row[name] is not None]:
-                cell[name] = {"mean": sum(seen) / len(seen), "half_width_95": None if one else half_width(seen)}
-        other = first.setdefault(tuple(cell[name] for name in path), found)
-        if other is not found and (above := paired(found, other)):
+            if values := [row[name] for row in rows if row[name] is not None]:
+                cell[name] = {
+                    "mean": sum(values) / len(values),
+                    "half_width_95": None if single else half_width(values),
+                }
+        other = first.setdefault(tuple(cell[name] for name in path), rows)
+        if other is not rows and (above := paired(rows, other)):
             cell["from"] = {"scheme": other[0]["scheme"], "params": json.loads(other[0]["params"])}
             cell["above"] = above
         yield cell

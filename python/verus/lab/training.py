@@ -20,7 +20,7 @@ from verus.lab.scenario import DEFAULTS, Contestant, Run, check_fields, is_real,
 #: The paper's queue: 3 and 9 Mbit of average queue, a drop probability of 0.1 % (section 6.1).
 QUEUE = "red:min=375000,max=1125000,p=0.001"
 
-#: The channels that are watched if none is named: slow, busy and fast movement.
+#: The default channels: slow, busy and fast movement.
 CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highway-driving-3g-down")
 
 #: More users on one channel are refused: a typing error more likely than a wish.
@@ -29,7 +29,7 @@ MOST_USERS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What a model is trained on.
+    """The runs that a model is trained on.
 
     Attributes:
         scheme: The controller that is watched.
@@ -114,14 +114,14 @@ def train(training: Training, *, threads: int | None = None, progress: Progress 
     """Watches, counts, and returns the model as the bytes of its file.
 
     Args:
-        training: What to watch.
+        training: The runs to watch.
         threads: Cores to use; all of them if None.
         progress: Called from time to time.
 
     Raises:
         FieldError: A field cannot be used.
         OSError: A trace or a folder cannot be read.
-        ValueError: What was watched makes no model.
+        ValueError: The observations make no model.
         KeyboardInterrupt: Ctrl-C.
     """
     return model(training, watch(training, threads=threads, progress=progress))
@@ -142,7 +142,7 @@ def watch(training: Training, *, threads: int | None = None, progress: Progress 
 
 
 def model(training: Training, watched: _verus.Trainer) -> bytes:
-    """The file of the model that `training` makes of what was watched for it.
+    """The file of the model that `training` makes of its observations.
 
     Raises:
         ValueError: It makes none.
