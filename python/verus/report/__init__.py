@@ -1,1 +1,1 @@
-"""What people see: tables, figures and pages, drawn from saved results only."""
+"""Tables, figures and pages, drawn from saved results only."""

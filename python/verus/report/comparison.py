@@ -1,4 +1,4 @@
-"""The page of a comparison, and of what has the same columns: a test of a live path, a program behind a link."""
+"""The page of a comparison, or of results with the same columns: a test of a live path, a program behind a link."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def compare_page(results: Results) -> Page:
 
 def _round_trips(results: Results, echoes: Mapping[str, Any]) -> Section:
     """Delay without load and with it, in one picture, and responsiveness."""
-    # All rows of a test have the same.
+    # All rows of a test have the same round trips.
     row = results.rows.slice(0, 1).to_pylist()[0]
-    told = [
+    statistics = [
         ("idle, median", f"{number(row.get('idle_rtt_p50_ms'), 1)} ms"),
         ("idle, 95th percentile", f"{number(row.get('idle_rtt_p95_ms'), 1)} ms"),
         ("loaded, median", f"{number(row.get('loaded_rtt_p50_ms'), 1)} ms"),
@@ -69,13 +69,13 @@ def _round_trips(results: Results, echoes: Mapping[str, Any]) -> Section:
     ]
     return Section(
         title="Round trips, idle and loaded",
-        body=facts(told) + note("RPM: 60 s / the mean of the least 95 % of loaded round trips."),
+        body=facts(statistics) + note("RPM: 60 s / the mean of the least 95 % of loaded round trips."),
         figures=[figures.echoes(echoes)],
     )
 
 
 def _timing_table(timing: Mapping[str, Any]) -> Markup:
-    """How well the emulator kept its time, and what it cost."""
+    """The emulator's lateness and its losses."""
     valid = timing.get("valid")
     rows = [
         ("packets delivered", number(timing.get("deliveries"), 0)),
@@ -100,18 +100,18 @@ _NO_PROFILE = paragraphs(
 
 
 def _summary(parts: Sequence[Block]) -> Markup:
-    """Each contestant over all channels and queues, then what it came to on each."""
+    """Each contestant over all channels and queues, then on each of them."""
     style = looks(cell for block in parts for cell in block.cells)
     live = parts[0].capacity_mbps is None
     several = len({block.queue for block in parts}) > 1
     rows: list[Line] = []
     for label, look in style.items():
-        found = [next((cell for cell in block.cells if cell.label == label), None) for block in parts]
-        here = [cell for cell in found if cell is not None]
-        share = mean([cell["throughput_mbps" if live else "utilization"] for cell in here])
-        delay, tail = (mean([cell[name] for cell in here]) for name in ("qdelay_mean_ms", "qdelay_p95_ms"))
+        cells = [next((cell for cell in block.cells if cell.label == label), None) for block in parts]
+        present = [cell for cell in cells if cell is not None]
+        share = mean([cell["throughput_mbps" if live else "utilization"] for cell in present])
+        delay, tail = (mean([cell[name] for cell in present]) for name in ("qdelay_mean_ms", "qdelay_p95_ms"))
         values = [_value("throughput_mbps" if live else "utilization", share), number(delay), number(tail)]
-        values += ["" if cell is None else _brief(cell, live=live) for cell in found]
+        values += ["" if cell is None else _brief(cell, live=live) for cell in cells]
         rows.append([Text(label, swatch=look.color), *values])
     if not live:
         ideal = [percent(1.0), number(0.0), number(0.0), *[f"{percent(1.0)} · {number(0.0, 0)}"] * len(parts)]
@@ -127,7 +127,7 @@ def _summary(parts: Sequence[Block]) -> Markup:
 
 
 def _brief(cell: Cell, *, live: bool) -> str:
-    """What a contestant came to on a channel, in a few letters."""
+    """A contestant's results on a channel, in a few characters."""
     used = _value("throughput_mbps", cell["throughput_mbps"]) if live else _value("utilization", cell["utilization"])
     return f"{used} · {number(cell['qdelay_p95_ms'], 0)}"
 
@@ -209,14 +209,14 @@ def differences_table(block: Block) -> Markup:
     return Grid(heads=heads, rows=rows, title=_caption(block) + " · differences").html()
 
 
-#: What is shown to hundredths.
+#: Metrics that are shown with two decimals.
 _HUNDREDTHS = ("throughput_mbps", "jain", "flow_min_mbps", "flow_max_mbps")
 
 
-def _value(key: str, value: float | None, half: float | None = None) -> str:
+def _value(key: str, value: float | None, half_width: float | None = None) -> str:
     """A number as its column shows it, with half of its interval where there is one."""
-    if half is not None:
-        return f"{_value(key, value)} ± {_value(key, half)}"
+    if half_width is not None:
+        return f"{_value(key, value)} ± {_value(key, half_width)}"
     if key in ("utilization", "loss_rate"):
         return percent(value)
     if key == "late":

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from rich import box
 from rich.table import Table
 
-#: What pages are made of. Every text that is no markup already is escaped.
+#: The templates of pages. Every text that is no markup already is escaped.
 TEMPLATES = Environment(
     loader=PackageLoader("verus.report", "."),
     autoescape=True,
@@ -28,11 +28,11 @@ class Cell:
     """A text with its look on a page.
 
     Attributes:
-        text: What it says; escaped if it is no `Markup`.
+        text: Its text; escaped if it is no `Markup`.
         kind: Its class in the page's style sheet.
-        small: What stands below it, in small letters.
+        small: The text below it, in small letters.
         swatch: Its colour, as a dot before the text.
-        hint: What the pointer is told.
+        hint: Its tooltip.
     """
 
     text: str
@@ -47,7 +47,7 @@ Line = Sequence[str | Cell]
 
 
 class Row(tuple[str | Cell, ...]):
-    """The cells of a row that has a look of its own, by its class in the page's style sheet."""
+    """The cells of a row with a special look, by its class in the page's style sheet."""
 
     kind = ""
 
@@ -66,7 +66,7 @@ class Grid:
     Attributes:
         heads: Of the columns; a line break in one is one in the table.
         rows: Cells, the first of each being its name.
-        title: One line; `Markup` stays as it is.
+        title: One line; `Markup` is not escaped.
     """
 
     heads: Line
@@ -88,7 +88,7 @@ class Grid:
         return Markup(_table(self))
 
     def markdown(self) -> list[str]:
-        r"""For a document, a line each; what the cells say is Markdown already, and what is missed is bold.
+        r"""The lines of a Markdown table; texts of cells are Markdown already, and missed values are bold.
 
         Example:
             >>> print(*Grid(heads=["sender", "p95"], rows=[["Cubic", "90 ms"]]).markdown(), sep="\n")
@@ -100,7 +100,7 @@ class Grid:
         return [lines[0], "|" + "---|" * len(self.heads), *lines[1:]]
 
     def cells(self) -> Iterable[list[str]]:
-        """A line for each cell: the name of its row, the head of its column, and what it says."""
+        """A line for each cell: the name of its row, the head of its column, and its text."""
         for name, *row in self.rows:
             for head, cell in zip(self.heads[1:], row, strict=True):
                 yield [_text(name), _text(head), _text(cell)]

@@ -1,4 +1,4 @@
-"""What a notebook shows: figures that draw themselves when they are looked at, and results as HTML tables."""
+"""Views in a notebook: figures that are drawn when they are shown, and results as HTML tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Plot:
 
     Attributes:
         title: One line.
-        caption: What was run, and what the axes count.
+        caption: The runs, and the quantities on the axes.
         spec: Vega-Lite, with its data: ``altair.Chart.from_dict(plot.spec)`` makes an interactive chart of it.
     """
 
@@ -57,7 +57,7 @@ class Plot:
         return render.png(self.to_svg())
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Writes the picture, whole or not at all, in place of what is there.
+        """Writes the picture, whole or not at all, in place of any earlier file.
 
         Args:
             path: A name that ends in ``.svg`` or ``.png``.
@@ -147,13 +147,13 @@ def profiles(results: Results) -> Plot:
 
 
 def _block(results: Results, trace: str | None, queue: str | None) -> Block:
-    """The channel and queue that are meant."""
-    found = blocks(results)
+    """The block of this channel and queue; the only one if both are None."""
+    matches = blocks(results)
     for name, value in (("trace", trace), ("queue", queue)):
-        known = list(dict.fromkeys(str(getattr(block, name)) for block in found))
-        if value is None and len(known) > 1:
-            raise FieldError(name, f"must say which of these to draw: {', '.join(known)}")
-        if value is not None and value not in known:
-            raise FieldError(name, f"`{value}` is not one of {', '.join(known)}")
-        found = [block for block in found if value in (None, getattr(block, name))]
-    return found[0]
+        names = list(dict.fromkeys(str(getattr(block, name)) for block in matches))
+        if value is None and len(names) > 1:
+            raise FieldError(name, f"must say which of these to draw: {', '.join(names)}")
+        if value is not None and value not in names:
+            raise FieldError(name, f"`{value}` is not one of {', '.join(names)}")
+        matches = [block for block in matches if value in (None, getattr(block, name))]
+    return matches[0]

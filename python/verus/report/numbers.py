@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 
-#: What "delay" means, once, under every table that states one.
+#: The definition of delay, once, under every table that states one.
 DELAY_NOTE = (
     "Delay is time spent in the bottleneck queue, per packet; propagation is not in it. "
     "Signal delay is what a packet would meet at a random instant."
 )
 
-#: What the columns of files mean, where there are any.
+#: The definition of the columns of files, where there are any.
 FILES_NOTE = (
     "A file takes from the beginning of its connection to the arrival of its last byte: the mean, and the 95th "
     "percentile. Those that the end of the run cut off are not among them."
 )
 
-#: What the columns of frames mean, where there are any.
+#: The definition of the columns of frames, where there are any.
 FRAMES_NOTE = (
     "A frame takes from when it is due to the arrival of all of it: the mean, and the 99th percentile. One that takes "
     "longer than its deadline, or never came, is late."
 )
 
-#: The same for what was measured over a live path.
+#: The definition of delay over a live path.
 LIVE_DELAY_NOTE = (
     "Delay is the one-way delay of a packet above the least of its run. It is an estimate, since the bottleneck of a "
     "live path cannot be observed; nor can its capacity, and so neither utilization nor signal delay is known."

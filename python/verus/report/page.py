@@ -60,7 +60,7 @@ def to_html(page: Page, config: Mapping[str, Any] | None = None) -> str:
     for section in page.sections:
         drawn = []
         for figure in section.figures:
-            # What a section is about need not be said again.
+            # A heading does not repeat the section's title.
             heading = "" if figure.title == section.title else figure.title.removeprefix(f"{section.title}: ")
             specs.append(render.to_json(live(figure)))
             drawn.append((len(specs), figure, heading))
@@ -86,12 +86,12 @@ def _provenance(config: Mapping[str, Any]) -> dict[str, str]:
         "cite": lambda channel: channel.get("citation"),
         "SHA-256": lambda channel: (channel.get("sha256") or "")[:16],
     }
-    known = [(head, cell) for head, cell in columns.items() if any(map(cell, config["channels"]))]
+    filled = [(head, cell) for head, cell in columns.items() if any(map(cell, config["channels"]))]
     rows: list[Line] = [
-        [str(channel["name"]), *(Cell(str(cell(channel) or "–"), "text") for _, cell in known)]
+        [str(channel["name"]), *(Cell(str(cell(channel) or "–"), "text") for _, cell in filled)]
         for channel in config["channels"]
     ]
-    channels = Grid(heads=["channel", *(head for head, _ in known)], rows=rows, title="Channels").html()
+    channels = Grid(heads=["channel", *(head for head, _ in filled)], rows=rows, title="Channels").html()
     machine = config["machine"]
     seeds = ", ".join(str(seed) for seed in config["seeds"])
     processor = f"{machine['cpu']} ({machine['cores']} cores)" if machine["cpu"] else f"{machine['cores']} cores"

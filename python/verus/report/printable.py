@@ -1,7 +1,7 @@
-"""What may be printed: lines that cannot drive a terminal or forge another line, wherever the words in them come from.
+"""Makes lines safe to print: text from any source cannot control a terminal or forge another line.
 
-Names in a run folder, a log or an error may be a stranger's. What the commands print goes through here where it is
-printed, as in the Rust binary (`plain.rs`).
+Names in a run folder, a log or an error may be untrusted. Commands pass all their output through
+here as they print it, as the Rust binary does (`plain.rs`).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _RECORDING = _fields(
 #: In the order of pages.
 _WAYS = ("down", "up")
 
-#: What bounded a recorded rate, by `limited_by`: whether it was the path, and words for it.
+#: Limits of a recorded rate, by `limited_by`: whether the path is the limit, and words for it.
 _LIMITS = {
     "path_queue": (True, "the path, where packets queued"),
     "path_drops": (True, "the path, which drops and lets next to none queue"),
@@ -64,31 +64,33 @@ _STEADY = 0.95
 
 
 def page(results: Results) -> Page:
-    """What was recorded: bursts as the paper's Figs. 1 and 2 show them, then what every test shows.
+    """The page of a recording: bursts as in the paper's Figs. 1 and 2, then the sections of every test.
 
     Raises:
         ValueError: `run.json` does not tell what a recording tells.
     """
     recording = _checked(results.config)
-    ways = {way: recording["ways"][way] for way in _WAYS if way in recording["ways"]}
-    arrivals = figures.arrivals({way: found["stretch"] for way, found in ways.items()})
-    bursts = figures.distributions({way: found["bursts"] for way, found in ways.items()})
+    directions = {way: recording["ways"][way] for way in _WAYS if way in recording["ways"]}
+    arrivals = figures.arrivals({way: found["stretch"] for way, found in directions.items()})
+    bursts = figures.distributions({way: found["bursts"] for way, found in directions.items()})
     base = compare_page(results)
     # The series of the test go by acknowledgements, which wait in the other direction's queue.
     rest = [section for section in base.sections if section.title == "Results"]
     sections = [
-        Section(title="Recorded", body=_summary(ways) + _clocks(recording["clocks"])),
-        Section(title="Over time", figures=[figures.recorded({way: found["series"] for way, found in ways.items()})]),
+        Section(title="Recorded", body=_summary(directions) + _clocks(recording["clocks"])),
+        Section(
+            title="Over time", figures=[figures.recorded({way: found["series"] for way, found in directions.items()})]
+        ),
         Section(title="Bursts", figures=[arrivals, bursts]),
         *rest,
     ]
-    channel = all(_LIMITS[found["limited_by"]][0] for found in ways.values())
+    channel = all(_LIMITS[found["limited_by"]][0] for found in directions.values())
     title = "Verus: a recorded channel" if channel else "Verus: a recording"
-    return Page(title=title, lead=" ".join(_lead(way, found) for way, found in ways.items()), sections=sections)
+    return Page(title=title, lead=" ".join(_lead(way, found) for way, found in directions.items()), sections=sections)
 
 
 def _lead(way: str, found: Mapping[str, Any]) -> str:
-    """What bounded one direction, and what its trace is therefore worth."""
+    """The limit of one direction, and hence the meaning of its trace."""
     is_path, words = _LIMITS[found["limited_by"]]
     if not is_path:
         return f"{way.title()}: limited by {words}. `{found['trace']}` is not what the path carries, and no channel."
@@ -99,22 +101,22 @@ def _lead(way: str, found: Mapping[str, Any]) -> str:
 
 
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
-    found = config.get("recording")
+    recording = config.get("recording")
     try:
-        check(pa.field("recording", _RECORDING, nullable=False), found, "recording")
-        assert isinstance(found, dict)
-        ways = found.get("ways")
-        if not isinstance(ways, dict) or not any(way in ways for way in _WAYS):
+        check(pa.field("recording", _RECORDING, nullable=False), recording, "recording")
+        assert isinstance(recording, dict)
+        directions = recording.get("ways")
+        if not isinstance(directions, dict) or not any(way in directions for way in _WAYS):
             raise ValueError("`recording.ways` must tell of `up` or `down`")
         for way in _WAYS:
-            if way in ways:
-                check(pa.field(way, _WAY, nullable=False), _without_gaps(ways[way]), f"recording.ways.{way}")
-                _check_pairs(ways[way], f"recording.ways.{way}")
-                if ways[way]["limited_by"] not in _LIMITS:
+            if way in directions:
+                check(pa.field(way, _WAY, nullable=False), _without_gaps(directions[way]), f"recording.ways.{way}")
+                _check_pairs(directions[way], f"recording.ways.{way}")
+                if directions[way]["limited_by"] not in _LIMITS:
                     raise ValueError(f"`recording.ways.{way}.limited_by` must be one of {', '.join(_LIMITS)}")
     except ValueError as error:
         raise ValueError(f"not the run.json of a recording: {error}") from error
-    return found
+    return recording
 
 
 def _without_gaps(way: Any) -> Any:
@@ -130,9 +132,9 @@ def _check_pairs(way: dict[str, Any], name: str) -> None:
     """Refuses what logarithmic axes cannot show."""
     bursts = way["bursts"]
     for key, pairs in (("stretch", way["stretch"]), *((f"bursts.{key}", bursts[key]) for key in bursts)):
-        least = 0 if key == "stretch" else 1
-        if any(len(pair) != 2 or min(pair) < least for pair in pairs):
-            raise ValueError(f"`{name}.{key}` must hold pairs of numbers of {least} or more")
+        minimum = 0 if key == "stretch" else 1
+        if any(len(pair) != 2 or min(pair) < minimum for pair in pairs):
+            raise ValueError(f"`{name}.{key}` must hold pairs of numbers of {minimum} or more")
 
 
 def _summary(ways: dict[str, Any]) -> Markup:

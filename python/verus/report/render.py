@@ -83,7 +83,7 @@ def writing(figures: Sequence[Figure], folder: Path) -> Iterator[None]:
             raise
 
 
-#: So many figures take about as long as a child takes to start.
+#: Drawing this many figures takes about as long as a child takes to start.
 _WORTH_A_CHILD = 3
 
 #: At work, or waiting for some.

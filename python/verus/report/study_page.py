@@ -23,7 +23,8 @@ from verus.report.page import Page, Section, to_html
 from verus.report.summary import short_names
 from verus.report.table import DIFFERENCES, difference
 
-#: What a contestant is; every other axis is a property of the path, and tells panels apart.
+#: Axes that identify a contestant; every other axis is a property of the path, and separates
+#: panels.
 _OF_SENDER = ("sender", "flows", "traffic")
 
 #: Panels of a figure, and names in it, beyond which nothing can be told apart.
@@ -33,7 +34,7 @@ _MOST_NAMES = 24
 #: Rows of a table that a page has; the dataset has all.
 _MOST_ROWS = 1000
 
-#: What the table shows of each cell.
+#: Metrics of each cell in the table, with their heads.
 _SHOWN = {
     "throughput_mbps": "throughput\nMbit/s",
     "utilization": "used\n%",
@@ -43,10 +44,10 @@ _SHOWN = {
     "loss_rate": "loss\n%",
 }
 
-#: Of these, by how much a sender is above the first on the same path.
+#: Those whose difference from the first sender on the same path is also shown.
 _ABOVE = {"throughput_mbps": "above first\nMbit/s", "qdelay_p95_ms": "above first\np95 ms"}
 
-#: What it shows besides, where several flows share a link.
+#: Further metrics in it where several flows share a link.
 _OF_FLOWS = {"flow_min_mbps": "least flow\nMbit/s", "flow_max_mbps": "most\nMbit/s"}
 
 #: Units of the axes that are numbers.
@@ -72,23 +73,23 @@ def write_study_page(folder: Folder) -> Path:
     total = len(plan.distinct())
     if len(missing) == total:
         raise ValueError(f"`{folder.path}`: none of the {total} runs of the study is there: `verus sweep` runs them")
-    left = [
+    failed = [
         one for one in folder.left_out() if one["run"] in range(len(plan.keys)) and plan.keys[one["run"]] in missing
     ]
-    made = study_page(plan, list(cells(folder.so_far(plan))), total - len(missing), total, left)
+    made = study_page(plan, list(cells(folder.so_far(plan))), total - len(missing), total, failed)
     path = folder.path / "report.html"
     with render.writing(list(made.figures()), folder.path / "figures"):
         replace_whole(path, to_html(made).encode())
     return path
 
 
-def study_page(plan: Plan, found: Sequence[Told], there: int, total: int, left: Sequence[Told] = ()) -> Page:
-    """The page of a study of which `there` of `total` runs are `found`, as cells; those `left` out failed for good."""
-    names = short_names(cell["trace"] for cell in found)
-    told = [{**_with_sender(cell, plan.columns), "trace": names[cell["trace"]]} for cell in found]
-    axes = _varied(told)
+def study_page(plan: Plan, all_cells: Sequence[Told], done: int, total: int, failed: Sequence[Told] = ()) -> Page:
+    """The page of a study with `done` of `total` runs, averaged in `all_cells`; those in `failed` failed for good."""
+    names = short_names(cell["trace"] for cell in all_cells)
+    named_cells = [{**_with_sender(cell, plan.columns), "trace": names[cell["trace"]]} for cell in all_cells]
+    axes = _varied(named_cells)
     parts: dict[str, list[Told]] = {}
-    for cell in told:
+    for cell in named_cells:
         parts.setdefault(cell["part"], []).append(cell)
     sections = []
     for name, own in parts.items():
@@ -101,11 +102,11 @@ def study_page(plan: Plan, found: Sequence[Told], there: int, total: int, left: 
     drawn = [[figure for figure in section.figures if figure.spec["concat"]] for section in sections]
     sections = [replace(section, figures=own) for section, own in zip(sections, drawn, strict=True) if own]
     sections = [
-        Section(title="The study", body=_about(plan, told, axes, there, total) + _failed(left)),
+        Section(title="The study", body=_about(plan, named_cells, axes, done, total) + _failed(failed)),
         *sections,
-        Section(title="Results", body=_table(told, axes)),
+        Section(title="Results", body=_table(named_cells, axes)),
     ]
-    state = f"{total} runs" if there == total else f"{there} of {total} runs, the others are missing"
+    state = f"{total} runs" if done == total else f"{done} of {total} runs, the others are missing"
     return Page(title=f"Verus: {plan.name}", lead=f"A study: {state}.", sections=sections)
 
 
@@ -117,10 +118,10 @@ def _with_sender(cell: Told, columns: Iterable[str]) -> Told:
 
 
 def _varied(told: Sequence[Told]) -> list[str]:
-    """The axes: what differs between cells, in the order of their columns, the sender first."""
+    """The axes: columns that differ between cells, in their order, the sender first."""
     names = [name for name in told[0] if name not in ("scheme", "params", "label", "seeds", "part", "sender")]
-    plain = ["sender", *(name for name in names if not any(isinstance(cell.get(name), dict) for cell in told))]
-    return [name for name in plain if len({cell.get(name) for cell in told}) > 1]
+    candidates = ["sender", *(name for name in names if not any(isinstance(cell.get(name), dict) for cell in told))]
+    return [name for name in candidates if len({cell.get(name) for cell in told}) > 1]
 
 
 def _is_number(told: Sequence[Told], axis: str) -> bool:
@@ -147,7 +148,7 @@ def _text(axis: str, value: Any) -> str:
 
 
 def _name(cell: Told, axes: Iterable[str]) -> str:
-    """What tells a cell apart by these axes, in words."""
+    """The values of a cell on these axes, in words."""
     return " ".join(text for text in (_text(axis, cell[axis]) for axis in axes) if text)
 
 
@@ -158,32 +159,32 @@ def _split(axes: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def _marks(own: Sequence[Told], axes: Sequence[str]) -> tuple[list[tuple[Told, str, str]], str]:
-    """Each cell that can be drawn with its name and its panel; and what is said of the others."""
+    """Each cell that is drawn, with its name and its panel; and a note about the others."""
     names, panels = _split(axes)
     marks = [(cell, _name(cell, names) or cell["sender"], _name(cell, panels) or cell["trace"]) for cell in own]
     first = list(dict.fromkeys(panel for _, _, panel in marks))
     drawn = list(dict.fromkeys(name for _, name, _ in marks))
-    left = []
-    for what, there, most in (("panels", first, _MOST_PANELS), ("names", drawn, _MOST_NAMES)):
-        if len(there) > most:
-            left.append(f" The first {most} of {len(there)} {what}; the table has all.")
+    notes = []
+    for what, distinct, most in (("panels", first, _MOST_PANELS), ("names", drawn, _MOST_NAMES)):
+        if len(distinct) > most:
+            notes.append(f" The first {most} of {len(distinct)} {what}; the table has all.")
     kept = [mark for mark in marks if mark[1] in drawn[:_MOST_NAMES] and mark[2] in first[:_MOST_PANELS]]
-    return kept, "".join(left)
+    return kept, "".join(notes)
 
 
 def _ends(mean: Mapping[str, float | None], low: str, high: str) -> dict[str, float]:
     """The ends of a mean's interval, under these names, if it has one."""
-    middle, half = mean["mean"], mean["half_width_95"]
+    middle, half_width = mean["mean"], mean["half_width_95"]
     assert middle is not None  # a metric that no run observed has no mean at all
-    return {} if half is None else {low: max(middle - half, 0.0), high: middle + half}
+    return {} if half_width is None else {low: max(middle - half_width, 0.0), high: middle + half_width}
 
 
 def _by_axis(own: Sequence[Told], axis: str, what: str, part: str) -> Figure:
     """A line for each sender, over the values of an axis."""
     metric, title = _Y[what]
     marks, left = _marks(own, [each for each in _varied(own) if each != axis])
-    seen = [mark for mark in marks if metric in mark[0] and mark[0][axis] is not None]
-    values = sorted({mark[0][axis] for mark in seen})
+    drawn = [mark for mark in marks if metric in mark[0] and mark[0][axis] is not None]
+    values = sorted({mark[0][axis] for mark in drawn})
     rows = [
         {
             "name": name,
@@ -192,7 +193,7 @@ def _by_axis(own: Sequence[Told], axis: str, what: str, part: str) -> Figure:
             "y": cell[metric]["mean"],
             **_ends(cell[metric], "low", "high"),
         }
-        for cell, name, panel in sorted(seen, key=lambda mark: float(mark[0][axis]))
+        for cell, name, panel in sorted(drawn, key=lambda mark: float(mark[0][axis]))
     ]
     return figures.lines(
         rows,

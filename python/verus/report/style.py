@@ -1,7 +1,7 @@
-"""How a contestant looks, the same in every figure: a hue for the scheme, a shade for Verus's R, a dash for its mode.
+"""The look of a contestant, the same in every figure: a hue for its scheme, a shade for Verus's R, a dash for its mode.
 
-The first hues are Okabe and Ito's, which stay apart for colour-blind readers and on light and dark pages; shapes
-repeat what hues say, and strokes where hues come to an end.
+The first hues are Okabe and Ito's, which differ for colour-blind readers and on light and dark
+pages. Shapes repeat the information of hues; strokes distinguish lines once hues run out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _HUES = {
 #: Of a scheme that is not among them.
 _OTHER = ("#cc79a7", "square")
 
-#: Colours of what has none of its own, or shares its own with something: each far from the others on both pages.
+#: Colours for contestants without a special one, or whose colour is taken: each far from the others
+#: on both pages.
 _PLAIN = (
     "#1c7fc7",
     "#d55e00",
@@ -53,7 +54,7 @@ _PLAIN = (
     "#20b9df",
 )
 
-#: Lines that share a colour are told apart by these, in this order.
+#: Strokes of lines that share a colour, in this order.
 _DASHES = ((), (8, 3), (2, 2), (8, 3, 2, 3))
 
 #: Two colours nearer than this in OKLab are taken for one another in a chart of many lines. Shades of Verus, which
@@ -85,24 +86,24 @@ def looks(cells: Iterable[Cell]) -> dict[str, Look]:
     shades = dict(zip(tried, _between(_VERUS_SHADES, len(tried)), strict=True))
     chosen: dict[str, Look] = {}
     for label, cell in entries.items():
-        own = Look(*_HUES.get(cell.scheme, _OTHER))
+        look = Look(*_HUES.get(cell.scheme, _OTHER))
         if cell.scheme == "verus":
             dashed = cell.params.get("mode", "robust") != "robust"
-            own = Look(shades[_settings(cell)], "circle", dashed=dashed, dash=(5, 3) if dashed else ())
+            look = Look(shades[_settings(cell)], "circle", dashed=dashed, dash=(5, 3) if dashed else ())
         others = [look.color for look in chosen.values() if look.color not in _shades_of(cell, shades)]
-        if own not in chosen.values() and apart(own.color, others):
-            chosen[label] = own
+        if look not in chosen.values() and apart(look.color, others):
+            chosen[label] = look
         else:
             again = any(
                 (other.scheme, other.params) == (cell.scheme, cell.params)
                 for other in list(entries.values())[: len(chosen)]
             )
-            chosen[label] = _another(own, chosen, again=again)
+            chosen[label] = _another(look, chosen, again=again)
     return chosen
 
 
 def _shades_of(cell: Cell, shades: Mapping[tuple[float, str], str]) -> Collection[str]:
-    """What colours may be near that of a contestant: Verus's own, for Verus."""
+    """Colours that a contestant's may be near: shades of Verus, for Verus."""
     return shades.values() if cell.scheme == "verus" else ()
 
 
@@ -139,13 +140,13 @@ def _linear(value: float) -> float:
 
 
 def _settings(cell: Cell) -> tuple[float, str]:
-    """What decides the shade of Verus: R, which is 2 if it was left alone, and what else was set but for the mode."""
+    """The settings that decide the shade of Verus: R (by default 2), and all others except the mode."""
     others = {key: value for key, value in cell.params.items() if key not in ("ratio", "mode")}
     return float(cell.params.get("ratio", 2)), json.dumps(others, sort_keys=True)
 
 
 def _between(colors: Sequence[str], count: int) -> list[str]:
-    """As many at even steps from the first of these to the last: few are far apart.
+    """`count` colours at even steps from the first of these to the last: few are far apart.
 
     Example:
         >>> _between(("#000000", "#0000ff"), 3)
@@ -161,17 +162,17 @@ def _mixed(one: str, other: str, share: float) -> str:
 
 
 def _another(own: Look, chosen: Mapping[str, Look], *, again: bool) -> Look:
-    """A look for what would look like another: a colour that is left, its own with other strokes, or any hue.
+    """A look for a contestant that would look like another: a free colour, its own with other strokes, or any hue.
 
-    What is `again` the same contestant, from another folder, keeps its colour if it can.
+    A contestant that occurs `again`, from another folder, keeps its colour if it can.
     """
     taken = [look.color for look in chosen.values()]
     free = [replace(own, color=color) for color in _PLAIN if apart(color, taken)]
     dashed = [replace(own, dash=dash, dashed=True) for dash in _DASHES[1:]]
     hues = (colorsys.hls_to_rgb(0.12 + index * 0.618034, 0.45, 0.5) for index in range(len(chosen) + 1))
     made = [replace(own, color="#" + "".join(f"{round(255 * part):02x}" for part in hue)) for hue in hues]
-    wanted = (*dashed, *free, *made) if again else (*free, *dashed, *made)
-    return next(look for look in wanted if look not in chosen.values())
+    candidates = (*dashed, *free, *made) if again else (*free, *dashed, *made)
+    return next(look for look in candidates if look not in chosen.values())
 
 
 #: Several of one scheme in a figure, such as flows, look alike.
@@ -196,8 +197,8 @@ def named(names: Iterable[str]) -> dict[str, str]:
         elif hue and hue not in chosen.values():
             chosen[name] = hue
         else:
-            left = [color for color in _PLAIN if apart(color, chosen.values())]
-            chosen[name] = left[0] if left else _PLAIN[len(chosen) % len(_PLAIN)]
+            free = [color for color in _PLAIN if apart(color, chosen.values())]
+            chosen[name] = free[0] if free else _PLAIN[len(chosen) % len(_PLAIN)]
     return chosen
 
 
@@ -208,9 +209,9 @@ def dashes(colors: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
         >>> dashes({"one": "#1c7fc7", "two": "#d55e00", "three": "#1c7fc7"})
         {'one': (), 'two': (), 'three': (8, 3)}
     """
-    seen: dict[str, int] = {}
+    uses: dict[str, int] = {}
     strokes: dict[str, tuple[int, ...]] = {}
     for name, color in colors.items():
-        strokes[name] = _DASHES[seen.get(color, 0) % len(_DASHES)]
-        seen[color] = seen.get(color, 0) + 1
+        strokes[name] = _DASHES[uses.get(color, 0) % len(_DASHES)]
+        uses[color] = uses.get(color, 0) + 1
     return strokes

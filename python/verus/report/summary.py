@@ -12,7 +12,7 @@ from verus.lab.interval import half_width
 from verus.lab.repeats import are_one, paired
 from verus.lab.results import Results
 
-#: What is averaged over seeds and shown.
+#: Metrics that are averaged over seeds and shown.
 NUMBERS = (
     "capacity_mbps",
     "throughput_mbps",
@@ -42,7 +42,7 @@ class Cell:
     Attributes:
         label: The contestant.
         scheme: Its bare name, which decides its colour.
-        params: What was set, which decides the shade.
+        params: The keys that were set, which decide the shade.
         flows: Flows in the run.
         runs: Index of each run averaged here (they differ in their seed).
         means: Mean over the runs of each of `NUMBERS`; None where no run observed it.
@@ -84,7 +84,7 @@ class Block:
         short: Its shortest name that no other channel of the results has.
         queue: The queue as the user wrote it.
         cells: In the order they were asked for.
-        over: What repeated runs differ in: `seeds`, or also the `stretches` of a recording.
+        over: The difference between repeated runs: `seeds`, or also the `stretches` of a recording.
     """
 
     trace: str
@@ -95,7 +95,7 @@ class Block:
 
     @property
     def repetitions(self) -> str:
-        """What the numbers are means of; empty where they are of a single run."""
+        """The runs that the numbers are means of, in words; empty for a single run."""
         if (count := len(self.cells[0].runs)) == 1:
             return ""
         if all(cell.are_one for cell in self.cells):
@@ -109,7 +109,7 @@ class Block:
 
     @property
     def capacity_mbps(self) -> float | None:
-        """What the channel could have carried, in Mbit/s, over all runs of the block; None if it was not observed."""
+        """The mean capacity of the channel over all runs of the block, in Mbit/s; None if it was not observed."""
         return mean([cell["capacity_mbps"] for cell in self.cells])
 
 
@@ -163,15 +163,15 @@ def short_names(channels: Iterable[str]) -> dict[str, str]:
     return {channel: shortest(channel) for channel in distinct}
 
 
-#: What begins a constant rate, whose unit may have a slash.
+#: The prefix of a constant rate, whose unit may have a slash.
 _RATE = "rate:"
 
-#: What says of a file how it is compressed, before the stretch of it.
+#: The suffix of a compressed file, before a stretch of it.
 _COMPRESSED = re.compile(r"\.(xz|gz)(?=$|[\[@])")
 
 
 def _cell(label: str, rows: Sequence[Mapping[str, Any]], first: Sequence[Mapping[str, Any]]) -> Cell:
-    # A test that ended early is no measurement of what was asked for.
+    # A test that ended early does not measure the requested duration.
     cut = any(row.get("cut") for row in rows)
     return Cell(
         label=f"{label} (cut)" if cut else label,
@@ -188,9 +188,9 @@ def _cell(label: str, rows: Sequence[Mapping[str, Any]], first: Sequence[Mapping
 
 
 def _halves(values: Mapping[str, Sequence[float | None]], rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Half of the interval of each mean; none where all runs are one."""
-    one = are_one(rows)
-    return {name: None if one else half_width(seen(each)) for name, each in values.items()}
+    """Half of the interval of each mean; None if all runs are one and the same."""
+    single = are_one(rows)
+    return {name: None if single else half_width(seen(each)) for name, each in values.items()}
 
 
 def _parts(rows: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
@@ -202,7 +202,7 @@ def _parts(rows: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
 
 
 def _part(scheme: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
-    """What the flows of one scheme got."""
+    """The results of the flows of one scheme."""
     flows = [[flow for flow in row["per_flow"] if flow["scheme"] == scheme] for row in rows]
     each: dict[str, list[float | None]] = {
         name: [mean([flow.get(name) for flow in several]) for several in flows] for name in NUMBERS
@@ -226,14 +226,14 @@ def _part(scheme: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """The mean of what was observed; None if nothing was.
+    """The mean of the observed values; None if there are none.
 
     Example:
         >>> mean([1.0, None, 3.0])
         2.0
     """
-    known = seen(values)
-    return sum(known) / len(known) if known else None
+    observed = seen(values)
+    return sum(observed) / len(observed) if observed else None
 
 
 def seen(values: Iterable[float | None]) -> list[float]:
@@ -242,14 +242,14 @@ def seen(values: Iterable[float | None]) -> list[float]:
 
 
 def with_means(results: Results) -> Results:
-    """The results with `means` in their `run.json`: for each contestant on a channel and a queue its `runs`.
+    """The results with `means` in their `run.json`, an entry for each contestant on a channel and a queue.
 
-    And each of `NUMBERS` that was observed, as its `mean` over those and `half_width_95`, half of the 95 % confidence
-    interval of that mean: null where fewer than two runs observed it, or all are one and the same run. Likewise
-    `differences`: by how much each contestant (`label`) is above the first one there (`from`), as
-    `repeats.paired`.
+    An entry has the contestant's `runs`, and each of `NUMBERS` that was observed: its `mean` over
+    these runs and `half_width_95`, half of the mean's 95 % confidence interval. That is null where
+    fewer than two runs observed it, or all are one and the same run. Likewise `differences`: by how
+    much each contestant (`label`) is above the first one there (`from`), as `repeats.paired`.
     """
-    found = blocks(results)
+    all_blocks = blocks(results)
     means = [
         {
             "trace": block.trace,
@@ -262,12 +262,12 @@ def with_means(results: Results) -> Results:
                 if value is not None
             },
         }
-        for block in found
+        for block in all_blocks
         for cell in block.cells
     ]
     differences = [
         {"trace": block.trace, "queue": block.queue, "label": cell.label, "from": block.cells[0].label, **cell.above}
-        for block in found
+        for block in all_blocks
         for cell in block.cells
         if cell.above
     ]

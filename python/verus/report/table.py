@@ -31,13 +31,13 @@ def comparison(results: Results) -> list[RenderableType]:
 
 
 def notes(parts: Sequence[Block]) -> list[str]:
-    """What is said of intervals and differences under these tables, where they have some."""
+    """Notes about intervals and differences under these tables, where they have some."""
     intervals = [interval_note(block.over) for block in parts if block.has_intervals][:1]
     differences = note_of(cell.above for block in parts for cell in block.cells)
     return intervals + ([] if differences is None else [differences])
 
 
-#: What a table of differences shows of each: head, and how it is written.
+#: Metrics in a table of differences: the head and the format of each.
 DIFFERENCES: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
     "throughput_mbps": ("Mbit/s", lambda value: number(value, 2)),
     "utilization": ("used %", percent),
@@ -109,7 +109,7 @@ def printed(blocks: Sequence[RenderableType]) -> str:
     return "\n".join(text.rstrip() for text in captured.get().rstrip().split("\n"))
 
 
-#: Columns of what is no terminal.
+#: Columns where standard output is no terminal.
 _WIDE = 110
 
 
@@ -168,8 +168,8 @@ def _columns(cell: Cell, *, fair: bool, files: bool, frames: bool) -> Sequence[s
 
     def shown(name: str, as_text: Callable[[float | None], str] = number) -> str:
         # The interval below its mean, so that a table of all columns fits 80 characters.
-        half = cell.halves[name]
-        return as_text(cell[name]) + ("" if half is None else f"\n±{as_text(half)}")
+        half_width = cell.halves[name]
+        return as_text(cell[name]) + ("" if half_width is None else f"\n±{as_text(half_width)}")
 
     columns = [
         shown("throughput_mbps", two),

@@ -1,4 +1,4 @@
-"""What is wanted of a value: a range or a word, whether it is kept, by how much it is missed, and how it is told.
+"""Targets for a value, a range or a word: whether it is met, by how much it is missed, and a text for it.
 
 Thresholds of suites, claims of papers and aims of our own studies are all of this kind.
 """
@@ -14,15 +14,15 @@ _TEXT = re.compile(r"(?P<least>[\d.]+)\.\.(?P<most>[\d.]+)|(?P<sign>[<>]=?|=)(?P
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a value must be; nothing is wanted of it if all is left out.
+    """A target for a value; without any field, none.
 
     Attributes:
-        least: It must not be below this.
-        most: It must not be above this.
+        least: The minimum.
+        most: The maximum.
         strict: Whether the ends themselves miss.
-        near: It must be this, `within` such a share of it.
-        within: Of `near`.
-        word: It must be exactly this word.
+        near: The target itself, which may be missed by the share `within`.
+        within: The tolerance, as a share of `near`.
+        word: The exact word.
     """
 
     least: float | None = None
@@ -34,20 +34,20 @@ class Wanted:
 
     @classmethod
     def of(cls, text: str) -> Wanted:
-        """From what a list says: ``>1``, ``>=10``, ``<=0.5``, ``0.9..1.1`` or ``=36``.
+        """Parses the text of a list: ``>1``, ``>=10``, ``<=0.5``, ``0.9..1.1`` or ``=36``.
 
         Raises:
-            ValueError: It is none of these.
+            ValueError: It has no such form.
 
         Example:
             >>> Wanted.of(">=10"), Wanted.of("0.9..1.1").holds(1.2)
             (Wanted(least=10.0, most=None, strict=False, near=None, within=0.0, word=None), False)
         """
-        found = _TEXT.fullmatch(text)
-        if found is None:
+        parsed = _TEXT.fullmatch(text)
+        if parsed is None:
             raise ValueError(f"`{text}` is no range")
-        sign = found["sign"] or "="
-        least, most = found["least"] or found["end"], found["most"] or found["end"]
+        sign = parsed["sign"] or "="
+        least, most = parsed["least"] or parsed["end"], parsed["most"] or parsed["end"]
         return cls(
             least=None if sign.startswith("<") else float(least),
             most=None if sign.startswith(">") else float(most),
@@ -58,7 +58,7 @@ class Wanted:
         return self != Wanted()
 
     def holds(self, value: float | str | None) -> bool:
-        """Whether the value is what it must be. Where nothing is wanted, any number is; where nothing was observed, no.
+        """Whether the value meets the target. Without a target, any number does; an absent value never does.
 
         Example:
             >>> Wanted(most=5).holds(4.99), Wanted(least=1).holds(1), Wanted(least=1, strict=True).holds(1)
@@ -75,7 +75,7 @@ class Wanted:
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
     def margin(self, value: float | str | None) -> float | None:
-        """How many times better the value is than it must be; None where one of them is no such number.
+        """How many times better the value is than the target; None where there is no such ratio.
 
         Example:
             >>> Wanted(most=5).margin(4.0)
@@ -108,19 +108,19 @@ class Wanted:
         return f"{value:.4g}{unit}, {share} {'below' if below else 'above'} {end:.4g}{unit}"
 
     def worst(self, values: Sequence[float | str]) -> float | str:
-        """The value that is furthest from what is wanted; the mean of numbers of which nothing is."""
+        """The value that is furthest from the target; without a target, the mean of numbers."""
         words = [value for value in values if isinstance(value, str)]
         if words:
             return next((word for word in words if not self.holds(word)), words[0])
-        found = [value for value in values if not isinstance(value, str)]
+        numbers = [value for value in values if not isinstance(value, str)]
         if (near := self.near) is not None:
-            return max(found, key=lambda value: abs(value - near))
+            return max(numbers, key=lambda value: abs(value - near))
         if self.least is not None:
-            return min(found)
-        return max(found) if self.most is not None else sum(found) / len(found)
+            return min(numbers)
+        return max(numbers) if self.most is not None else sum(numbers) / len(numbers)
 
     def told(self, unit: str = "", *, words: bool = False) -> str:
-        """What is wanted, for people: with signs for a column, or in words for a sentence.
+        """The target as text: with signs for a column, or in words for a sentence.
 
         Example:
             >>> Wanted(near=79, within=0.15).told("ms"), Wanted(2).told("ms"), Wanted(2).told("ms", words=True)

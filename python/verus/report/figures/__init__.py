@@ -1,7 +1,7 @@
 """Figures of saved results, as Vega-Lite: delay against throughput, time series, delay profiles, traces.
 
 A figure is data: a Vega-Lite specification with its numbers inside, a title and a caption that
-states what was run. `render` turns it into a file and `report` puts it on a page. Text and axes are
+states the runs. `render` turns it into a file and `report` puts it on a page. Text and axes are
 drawn in `currentColor`, so that one figure suits a light page and a dark one.
 """
 

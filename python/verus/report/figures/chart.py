@@ -1,4 +1,4 @@
-"""What every figure is made of: its data, its look, its axes and the words under it."""
+"""Parts of every figure: its data, its look, its axes and its caption."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_BINS = 240
 #: The same on a page, where one can look closer.
 PAGE_BINS = 600
 
-#: What every caption about delay ends with.
+#: The end of every caption about delay.
 DELAY = "Delay is time in the bottleneck queue; propagation is not in it."
 LIVE_DELAY = "Delay is one-way delay above the least of the run: the bottleneck of a live path cannot be observed."
 
@@ -70,12 +70,13 @@ class Figure:
     Attributes:
         name: File name without its ending.
         title: One line.
-        caption: What was run, and what the axes count.
+        caption: The runs, and the quantities on the axes.
         spec: Vega-Lite, with its data.
-        on_page: What a page draws in its place, where that shows more than a picture can.
-        frames: What moves on a page, and is no file beside it: `start`, `end` and `step` of the time in seconds,
-            `snapshots` (of a moment `t` its `points` and `curves`) and `now`, what is drawn of every moment. The
-            specification then has data of these names (`points`, `curves`, `now`).
+        on_page: The specification for a page, where that shows more than a picture can.
+        frames: Data of an animation on a page, without a file beside it. It has `start`, `end` and
+            `step` of the time in seconds, `snapshots` (each with `points` and `curves` at a time
+            `t`) and `now`, the data for every moment. The specification then has data of these
+            names (`points`, `curves`, `now`).
     """
 
     name: str
@@ -139,7 +140,7 @@ def slug(text: str) -> str:
 
 
 def conditions(results: Results, blocks: Sequence[Block], *, queueing: bool = True) -> str:
-    """What was run, in a sentence or two: for captions. `queueing`: and what delay is, where queues alone count."""
+    """The runs, in a sentence or two, for captions; with `queueing`, also the definition of delay."""
     row = results.rows.slice(blocks[0].cells[0].runs[0], 1).to_pylist()[0]
     flows = sorted({cell.flows for block in blocks for cell in block.cells})
     queues = list(dict.fromkeys(block.queue for block in blocks))
@@ -165,14 +166,14 @@ def conditions(results: Results, blocks: Sequence[Block], *, queueing: bool = Tr
         parts.append("Verus in its default mode, robust")
     elif modes:
         parts.append("Verus in the modes named")
-    told = [", ".join(parts) + "."]
+    sentences = [", ".join(parts) + "."]
     if results.emulated:
-        told.append("All packets of a direction are one flow.")
+        sentences.append("All packets of a direction are one flow.")
     elif not results.live:
-        told.append("Data crosses the trace named.")
+        sentences.append("Data crosses the trace named.")
     if queueing:
-        told.append(LIVE_DELAY if results.live else DELAY)
-    return " ".join(told)
+        sentences.append(LIVE_DELAY if results.live else DELAY)
+    return " ".join(sentences)
 
 
 def heading(title: str, subtitle: str = "") -> list[Spec]:
@@ -268,11 +269,11 @@ def floats(table: Any, name: str) -> Floats:
 
 
 def grouped(values: Floats, group: npt.NDArray[np.intp], count: int, weights: Floats | None = None) -> Floats:
-    """The mean of each group, by weight if given; what is NaN is left out, a group without values is NaN."""
-    seen = np.isfinite(values)
-    weight = np.where(seen, 1.0 if weights is None else np.nan_to_num(weights) + 1e-9, 0.0)
+    """The mean of each group, by weight if given, without NaNs; NaN for a group without values."""
+    finite = np.isfinite(values)
+    weight = np.where(finite, 1.0 if weights is None else np.nan_to_num(weights) + 1e-9, 0.0)
     total = np.bincount(group, weights=weight, minlength=count)
-    added = np.bincount(group, weights=np.where(seen, values, 0.0) * weight, minlength=count)
+    added = np.bincount(group, weights=np.where(finite, values, 0.0) * weight, minlength=count)
     means: Floats = np.divide(added, total, out=np.full(count, np.nan), where=total > 0)
     return means
 

@@ -1,4 +1,4 @@
-"""What a sender did, from its qlog: data sent and acknowledged, window and bytes in flight, round-trip times."""
+"""The congestion graph of a qlog: data sent and acknowledged, window and bytes in flight, round-trip times."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _COLORS = {
 
 def congestion(log: Log, *, name: str = "congestion") -> Figure:
     """The congestion graph of one flow."""
-    told = {"sent": log.sent, "acked": log.acked, **log.metrics}
-    end = max(points[-1][0] for points in told.values() if points)
+    curves = {"sent": log.sent, "acked": log.acked, **log.metrics}
+    end = max(points[-1][0] for points in curves.values() if points)
     begin = log.sent[0][0]
-    # What has not changed is what it was.
-    lines = {key: [*points, (end, points[-1][1])] for key, points in told.items() if points}
+    # Each line extends to the end at its last value.
+    lines = {key: [*points, (end, points[-1][1])] for key, points in curves.items() if points}
     drawn = [(axis, unit, {key: name for key, name in keys.items() if key in lines}) for axis, unit, keys in _PANELS]
     drawn = [panel for panel in drawn if panel[2]]
     panels: list[Spec] = []

@@ -12,16 +12,16 @@ COLORS = {"idle": "#009e73", "loaded": "#d55e00"}
 _WIDTH, _HEIGHT = 860, 190
 
 
-def echoes(found: Mapping[str, Sequence[float]]) -> Figure:
+def echoes(measured: Mapping[str, Sequence[float]]) -> Figure:
     """Each echo's round trip by when it left.
 
     Args:
-        found: `time_s`, from the beginning of the load, below zero before it; `rtt_ms`.
+        measured: `time_s`, from the beginning of the load, below zero before it; `rtt_ms`.
     """
     data = {
-        "t": numbers(found["time_s"]),
-        "rtt": numbers(found["rtt_ms"]),
-        "when": ["idle" if time < 0 else "loaded" for time in found["time_s"]],
+        "t": numbers(measured["time_s"]),
+        "rtt": numbers(measured["rtt_ms"]),
+        "when": ["idle" if time < 0 else "loaded" for time in measured["time_s"]],
     }
     spec = {
         "config": CONFIG,

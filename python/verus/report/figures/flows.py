@@ -57,10 +57,10 @@ def _panel(results: Results, cell: Cell, schemes: list[str], colors: dict[str, s
     width_s = max(_WINDOW_S, math.ceil(float(time_s.max(initial=0.0)) / MOST_BINS))
     values = []
     for index, scheme in enumerate(schemes):
-        own = flow_of == index
-        group = (time_s[own] / width_s + 1e-9).astype(np.intp)
+        of_flow = flow_of == index
+        group = (time_s[of_flow] / width_s + 1e-9).astype(np.intp)
         count = int(group.max(initial=-1)) + 1
-        means = grouped(throughput[own], group, count)
+        means = grouped(throughput[of_flow], group, count)
         values.append(
             {"flow": index, "scheme": scheme, "t": numbers(np.arange(count) * width_s), "rate": numbers(means)}
         )

@@ -46,7 +46,7 @@ def place(
         points: Pixels of each point.
         texts: The names.
         panel: Width and height of the panel.
-        taken: What else must not be covered.
+        taken: Other areas that must not be covered.
         ends: Where a line that leaves each point to the right ends; the points themselves if None.
 
     Example:

@@ -1,4 +1,4 @@
-"""A figure as a page shows it: Vega-Lite's own selections, by legend and by pointer, and what the pointer is told."""
+"""A figure as a page shows it: Vega-Lite's selections, by legend and by pointer, and tooltips."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def live(figure: Figure) -> dict[str, Any]:
 
 
 def _copied(value: Any) -> Any:
-    """The same, no part of it shared with another, but for its rows."""
+    """A deep copy, which shares only the rows."""
     if isinstance(value, Mapping):
         return {key: part if key == "values" else _copied(part) for key, part in value.items()}
     return [_copied(part) for part in value] if isinstance(value, list | tuple) else value
@@ -67,15 +67,22 @@ def _name(views: Sequence[_View]) -> Spec | None:
     legends: list[tuple[bool, Spec, str]] = []
     for view, rows, again in views:
         for channel in _COLORS:
-            told = view.get("encoding", {}).get(channel, {})
-            if channel == "stroke" and told.get("scale", 0) is None and rows and "scheme" in rows[0]:
+            encoding = view.get("encoding", {}).get(channel, {})
+            if channel == "stroke" and encoding.get("scale", 0) is None and rows and "scheme" in rows[0]:
                 colors = {
-                    row["scheme"]: row[told["field"]] for _, own, _ in views for row in own if told["field"] in row
+                    row["scheme"]: row[encoding["field"]]
+                    for _, own, _ in views
+                    for row in own
+                    if encoding["field"] in row
                 }
                 scale = {"domain": list(colors), "range": list(colors.values())}
-                told |= {"field": "scheme", "scale": scale, "legend": {"title": None, "orient": "top", "columns": 6}}
-            if told.get("type") == "nominal" and told.get("legend") and "domain" in told["scale"]:
-                legends.append((again, view, told["field"]))
+                encoding |= {
+                    "field": "scheme",
+                    "scale": scale,
+                    "legend": {"title": None, "orient": "top", "columns": 6},
+                }
+            if encoding.get("type") == "nominal" and encoding.get("legend") and "domain" in encoding["scale"]:
+                legends.append((again, view, encoding["field"]))
     if not legends:
         return None
     named = legends[0][2]
@@ -95,13 +102,13 @@ def _zoom(name: str, panels: Sequence[Sequence[_View]], channels: Sequence[str])
     chosen: list[str] = []
     encodings: set[str] = set()
     for own in panels:
-        there = [
+        numeric = [
             (view, [channel for channel in channels if _is_number(view, channel)]) for view, rows, _ in own if rows
         ]
-        found = max(there, key=lambda each: len(each[1]), default=None)
-        if found is None or not found[1]:
+        largest = max(numeric, key=lambda each: len(each[1]), default=None)
+        if largest is None or not largest[1]:
             continue
-        view, numbers = found
+        view, numbers = largest
         chosen.append(view.setdefault("name", f"{name}_{len(chosen)}"))
         encodings |= set(numbers)
         for other, *_ in own:
@@ -117,16 +124,16 @@ def _zoom(name: str, panels: Sequence[Sequence[_View]], channels: Sequence[str])
 
 
 def _is_number(view: Spec, channel: str) -> bool:
-    told = view.get("encoding", {}).get(channel, {})
-    return told.get("type") == "quantitative" and "field" in told and told.get("scale", {}) is not None
+    encoding = view.get("encoding", {}).get(channel, {})
+    return encoding.get("type") == "quantitative" and "field" in encoding and encoding.get("scale", {}) is not None
 
 
 def _tooltip(encoding: Mapping[str, Spec]) -> list[Spec]:
-    """What a mark is and counts, by the titles of its axes."""
+    """The tooltip of a mark: its values, by the titles of their axes."""
     fields: dict[str, str] = {}
     for channel in (*_COLORS, "x", "y", "text"):
-        told = encoding.get(channel, {})
-        if "field" in told and told.get("scale", {}) is not None and told["field"] not in fields:
-            title = (told.get("axis") or told.get("legend") or {}).get("title")
-            fields[told["field"]] = str(title or told["field"])
+        definition = encoding.get(channel, {})
+        if "field" in definition and definition.get("scale", {}) is not None and definition["field"] not in fields:
+            title = (definition.get("axis") or definition.get("legend") or {}).get("title")
+            fields[definition["field"]] = str(title or definition["field"])
     return [{"field": field, "title": title} for field, title in fields.items()]

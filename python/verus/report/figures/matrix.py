@@ -31,14 +31,14 @@ def whole(path: Path, about: dict[str, Any]) -> list[Figure]:
     """
     low, step, delays = about["delay_min_ms"], about["quantization_ms"], _delays(about)
     if about["elements"] <= _MOST_ELEMENTS:
-        found = _verus.model_region(str(path), 0, delays)
-        return [_drawn(path.name, about, found, 0, delays, zoomed=False)]
+        elements = _verus.model_region(str(path), 0, delays)
+        return [_drawn(path.name, about, elements, 0, delays, zoomed=False)]
     figures: list[Figure] = []
     for first in range(0, delays, STEPS):
         shown = min(STEPS, delays - first)
-        found = _verus.model_region(str(path), first, shown)
-        if len(found["row"]):
-            figure = _drawn(path.name, about, found, first, shown, zoomed=False)
+        elements = _verus.model_region(str(path), first, shown)
+        if len(elements["row"]):
+            figure = _drawn(path.name, about, elements, first, shown, zoomed=False)
             title = f"From {low + first * step} ms to {low + (first + shown) * step} ms"
             figures.append(replace(figure, name=f"{figure.name}-{low + first * step}-ms", title=title))
     return figures
@@ -49,25 +49,25 @@ def matrix(path: Path, about: dict[str, Any], *, zoom_ms: int | None = None) -> 
 
     Args:
         path: The model.
-        about: What `_verus.model_info` says of it.
+        about: Its `_verus.model_info`.
         zoom_ms: Show only the quantization step that holds this delay, rather than the first ten.
     """
     first, shown = _span(about, zoom_ms)
     return region(path.name, about, _verus.model_region(str(path), first, shown), zoom_ms=zoom_ms)
 
 
-def region(name: str, about: dict[str, Any], found: Mapping[str, Any], *, zoom_ms: int | None = None) -> Figure:
+def region(name: str, about: dict[str, Any], elements: Mapping[str, Any], *, zoom_ms: int | None = None) -> Figure:
     """The same of elements that were read before.
 
     Args:
         name: Of the model.
-        about: What is known of it.
-        found: `row`, `column` and `probability` of the elements in the steps that are shown, as
+        about: Its `_verus.model_info`.
+        elements: `row`, `column` and `probability` of the elements in the steps that are shown, as
             `_verus.model_region` counts them.
         zoom_ms: As for `matrix`.
     """
     first, shown = _span(about, zoom_ms)
-    return _drawn(name, about, found, first, shown, zoomed=zoom_ms is not None)
+    return _drawn(name, about, elements, first, shown, zoomed=zoom_ms is not None)
 
 
 def _drawn(
@@ -180,7 +180,7 @@ def _edges(about: dict[str, Any], shown: int) -> list[Spec]:
 
 
 def _delay_at(about: dict[str, Any], first: int, state: str) -> str:
-    """The expression of a state's d, ms, if this is the expression of its number in what is shown."""
+    """The expression of a state's d, ms, from the expression of its number among the states that are shown."""
     low, step = about["delay_min_ms"], about["quantization_ms"]
     return f"{low + first * step} + floor({state} / {_windows(about)}) * {step}"
 

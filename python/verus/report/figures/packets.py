@@ -20,10 +20,11 @@ _WIDTH, _HEIGHT = 440, 260
 
 
 def packets(results: Results, block: Block, *, name: str) -> Figure | None:
-    """A panel for each contestant: each packet a bar from when it came to the queue to when it left, in order.
+    """A panel for each contestant: each packet is a bar from its arrival in the queue to its departure, in order.
 
-    The left edge of the bars is what arrived, the right edge what departed: a bar's length is the packet's delay, and
-    the bars above each other at an instant are the queue (Newell's diagram of cumulative arrivals and departures).
+    The left edges of the bars are the arrivals, the right edges the departures. A bar's length is
+    the packet's delay, and the bars above each other at an instant are the queue. This is Newell's
+    diagram of cumulative arrivals and departures.
 
     Returns:
         None if packets were not recorded (`verus compare --records`).
@@ -31,17 +32,17 @@ def packets(results: Results, block: Block, *, name: str) -> Figure | None:
     if results.records is None:
         return None
     run_of = results.records.column("run").to_numpy()
-    found = [(cell, results.records.filter(run_of == cell.runs[0])) for cell in block.cells]
-    found = [(cell, part) for cell, part in found if part.num_rows]
-    if not found:
+    recorded = [(cell, results.records.filter(run_of == cell.runs[0])) for cell in block.cells]
+    recorded = [(cell, part) for cell, part in recorded if part.num_rows]
+    if not recorded:
         return None
-    times = [floats(part, "sent_ms") for _, part in found]
+    times = [floats(part, "sent_ms") for _, part in recorded]
     begin = max(float(np.nanmax(sent)) for sent in times) / 2
     count = max(int(((sent >= begin) & (sent < begin + _LONGEST_MS)).sum()) for sent in times)
     length = _LONGEST_MS * min(1.0, _MOST_PACKETS / max(count, 1))
-    flows = max(cell.flows for cell, _ in found)
+    flows = max(cell.flows for cell, _ in recorded)
     colors = named(f"flow {index}" for index in range(flows))
-    panels = [_panel(cell, part, begin, begin + length, colors) for cell, part in found]
+    panels = [_panel(cell, part, begin, begin + length, colors) for cell, part in recorded]
     caption = (
         f"{block.trace}. {conditions(results, [block])} {length:.0f} ms from the middle of the run. Each bar is a "
         "packet, from when it came to the queue to when it left: as long as its delay; as many above each other as "
@@ -55,8 +56,8 @@ def packets(results: Results, block: Block, *, name: str) -> Figure | None:
 
 def _panel(cell: Cell, part: pa.Table, begin: float, end: float, colors: dict[str, str]) -> Spec:
     sent, departed, dropped = (floats(part, f"{key}_ms") for key in ("sent", "departed", "dropped"))
-    left = np.fmin(np.where(np.isfinite(departed), departed, np.inf), np.where(np.isfinite(dropped), dropped, np.inf))
-    chosen = np.flatnonzero((sent < end) & (left >= begin))
+    gone = np.fmin(np.where(np.isfinite(departed), departed, np.inf), np.where(np.isfinite(dropped), dropped, np.inf))
+    chosen = np.flatnonzero((sent < end) & (gone >= begin))
     chosen = chosen[np.argsort(sent[chosen], kind="stable")][:_MOST_DRAWN]
     flow, number = part.column("flow").to_numpy(), part.column("number").to_numpy()
     rows = [
@@ -65,8 +66,8 @@ def _panel(cell: Cell, part: pa.Table, begin: float, end: float, colors: dict[st
             "number": int(number[index]),
             "order": order,
             "came": short(sent[index] - begin),
-            "left": short(min(float(left[index]), 10 * end) - begin),
-            "waited": short(float(left[index] - sent[index])),
+            "left": short(min(float(gone[index]), 10 * end) - begin),
+            "waited": short(float(gone[index] - sent[index])),
             "fate": "dropped" if np.isfinite(dropped[index]) else "left",
         }
         for order, index in enumerate(chosen.tolist())

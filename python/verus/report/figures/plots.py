@@ -16,12 +16,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Words(TypedDict):
-    """What a figure is called and says, and how its panels are laid out.
+    """The name and the texts of a figure, and the layout of its panels.
 
     Attributes:
         name: Of the file.
         title: One line.
-        caption: What was run, and what the axes count.
+        caption: The runs, and the quantities on the axes.
         x: Title of the axis across, with its unit.
         y: Title of the axis upwards, likewise.
         columns: Panels beside each other.
@@ -37,9 +37,9 @@ class Words(TypedDict):
     size: NotRequired[tuple[int, int]]
 
 
-#: The colour of what is shaded behind lines; translucent, so that the grid is seen.
+#: The colour of an area behind lines; translucent, so that the grid is seen.
 _SHADE = "#80808040"
-#: As many values as an axis names each of.
+#: The most values that an axis labels one by one.
 _FEW = 8
 
 
@@ -82,7 +82,7 @@ def _figure(
     columns: int = 2,
     layout: Spec = _BY_NAME,
 ) -> Figure:
-    """A panel for each title in the rows, in which `drawn` says what is made of its own: layers, and data of all."""
+    """A panel for each title in the rows; `drawn` makes its layers and data of its own rows."""
     panels: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         panels.setdefault(row.get("panel", ""), []).append(
@@ -119,7 +119,7 @@ def points(
         log_y: Likewise.
         zero: Whether linear axes begin at 0.
         mark_size: Of a point, in square pixels.
-        **words: What it is called, and how it is laid out.
+        **words: Name, texts and layout.
     """
     color = _color(_names(rows))
     across = _axis("x", words["x"], log=log_x, zero=zero)
@@ -171,15 +171,16 @@ def lines(
         log_x: Whether it is logarithmic.
         log_y: Likewise.
         zero: Whether linear axes begin at 0.
-        y_domain: What the axis upwards covers, the same in all panels; as the values need if None.
+        y_domain: The range of the axis upwards, the same in all panels; fitted to the values if
+            None.
         step: Whether a value holds until the next.
         shade: The name that is drawn as a grey area behind the others (a link's capacity).
         dots: Whether each value is marked.
-        **words: What it is called, and how it is laid out.
+        **words: Name, texts and layout.
     """
     names = [each for each in _names(rows) if each != shade]
     color, strokes = _color(names), _strokes(names)
-    # A scale and a legend of its own: a square of the shade, beside the strokes of the lines.
+    # The shade has a separate scale and legend: a square, beside the strokes of the lines.
     fill = colors_of("name", [shade], [_SHADE], symbolType="square")
     up = _axis("y", words["y"], log=log_y, zero=zero, domain=y_domain)
     line: Spec = {"type": "line", "strokeWidth": 1.6, "interpolate": "step-after" if step else "linear", "clip": True}
@@ -192,8 +193,8 @@ def lines(
         if dots:
             # No mark is cut at the edge, and few values are what the axis says.
             across["scale"]["padding"] = 8
-            there = sorted({row["x"] for row in own})
-            across["axis"] |= {"format": "~r"} | ({"values": there} if len(there) <= _FEW else {})
+            distinct = sorted({row["x"] for row in own})
+            across["axis"] |= {"format": "~r"} | ({"values": distinct} if len(distinct) <= _FEW else {})
         layers: list[Spec] = []
         if behind := [row for row in own if row["name"] == shade]:
             layers.append(
@@ -235,7 +236,7 @@ def bars(
     Args:
         rows: The bars.
         stacked: Whether rows of the same group and name (one a `part`) stand on each other.
-        **words: What it is called, and how it is laid out.
+        **words: Name, texts and layout.
     """
     names = _names(rows)
     beside = {"field": "name", "type": "nominal", "sort": names}
@@ -291,11 +292,11 @@ def heat(
 
     Args:
         rows: The cells.
-        value: What the colour counts.
+        value: The name of the coloured quantity.
         middle: The value that is drawn white, if colours go two ways from it.
         log: Whether colours go by the value's logarithm.
         digits: Decimals of the numbers.
-        **words: What it is called, and how it is laid out.
+        **words: Name, texts and layout.
     """
     # Pale enough for the numbers in the cells; two ways from the middle, equally far in both.
     scale: Spec = {"type": "log" if log else "linear", "scheme": {"name": "blues", "extent": [0, 0.6]}}

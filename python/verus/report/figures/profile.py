@@ -1,4 +1,4 @@
-"""What Verus learnt: which delay each window brings, at the end of a run and as it came to be."""
+"""The delay profile that Verus learnt, delay by window, at the end of a run and over time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from verus.report.summary import Block
 
 
 def profiles(results: Results, blocks: Sequence[Block], *, name: str = "delay-profile") -> Figure | None:
-    """What Verus learnt: its points (window, delay) and the curve it fitted through them, at the end of each run.
+    """Verus's delay profiles: points (window, delay) and the curve fitted through them, at the end of each run.
 
     Returns:
         None if no contestant has a profile.
@@ -107,9 +107,9 @@ _CURVE_POINTS = 80
 
 
 def profile_over_time(results: Results, block: Block, *, name: str) -> Figure | None:
-    """The profiles of a block as they were from snapshot to snapshot, and where each sender was on its own.
+    """The profiles of a block from snapshot to snapshot, and each sender's operating point on its profile.
 
-    What is drawn where nothing can move is the last of them.
+    A still picture shows the last snapshot.
 
     Returns:
         None if no contestant has a profile.
@@ -157,7 +157,7 @@ def profile_over_time(results: Results, block: Block, *, name: str) -> Figure | 
 
 @dataclass(frozen=True)
 class _Moving:
-    """What moves: profiles by time, and each sender's window and wanted delay over time."""
+    """The animated data: profiles by time, and each sender's window and wanted delay over time."""
 
     snapshots: dict[float, dict[str, Any]]
     now: list[Spec]
@@ -178,18 +178,20 @@ class _Moving:
         }
 
     def told(self) -> str:
-        """What is drawn, in words."""
+        """The caption of these data."""
         times = sorted(self.snapshots)
         gone = sorted({round(late - early, 3) for early, late in itertools.pairwise(times)})
         every = f"one every {gone[0]:g} s" if len(gone) == 1 else f"at {', '.join(f'{at:g}' for at in times)} s"
         if any(row["t"] for row in self.now):
-            own = "Large point: window W and wanted delay D_est at the time of the slider, from the series."
+            operating_point = "Large point: window W and wanted delay D_est at the time of the slider, from the series."
         else:
-            own = "The results have no D_est over time, so that where each sender is on its curve is not drawn."
+            operating_point = (
+                "The results have no D_est over time, so that where each sender is on its curve is not drawn."
+            )
         return (
             "Small points: what Verus remembers of each window, the average round-trip delay of packets sent with it, "
             "propagation included. Line: the curve fitted through them, from which windows are read. Snapshots as "
-            f"they were saved, {every}. {own}"
+            f"they were saved, {every}. {operating_point}"
         )
 
 
@@ -209,10 +211,10 @@ def _moving(results: Results, block: Block) -> _Moving:
         widest = max(widest, pc.max(part.column("window_packets")).as_py() or 1.0)
         highest = max(highest, pc.max(part.column("delay_ms")).as_py() or 1.0)
         for at in part.column("time_s").unique().to_pylist():
-            here = part.filter(pc.equal(part.column("time_s"), at))
+            at_time = part.filter(pc.equal(part.column("time_s"), at))
             snapshot = snapshots.setdefault(at, {"t": short(at), "points": [], "curves": []})
             for kind, key, most in (("point", "points", MOST_BINS), ("curve", "curves", _CURVE_POINTS)):
-                chosen = here.filter(pc.equal(here.column("kind"), kind)).sort_by("window_packets")
+                chosen = at_time.filter(pc.equal(at_time.column("kind"), kind)).sort_by("window_packets")
                 snapshot[key].append({"scheme": cell.label, **_pairs(chosen, most)})
         now.append({"scheme": cell.label, **_operating(results, cell.runs[0])})
     return _Moving(snapshots, now, labels, widest, highest)
@@ -229,9 +231,9 @@ def _operating(results: Results, run: int) -> Spec:
     table = results.series
     if not {"window_packets", "delay_estimate_ms"} <= set(table.column_names):
         return {"t": [], "w": [], "d": []}
-    own = table.filter((table.column("run").to_numpy() == run) & (table.column("flow").to_numpy() == 0))
-    delays, windows = floats(own, "delay_estimate_ms"), floats(own, "window_packets")
-    known = np.flatnonzero(np.isfinite(delays) & np.isfinite(windows))
-    chosen = known[:: max(1, math.ceil(len(known) / PAGE_BINS))]
-    times = own.column("time_s").to_numpy()
+    of_flow = table.filter((table.column("run").to_numpy() == run) & (table.column("flow").to_numpy() == 0))
+    delays, windows = floats(of_flow, "delay_estimate_ms"), floats(of_flow, "window_packets")
+    finite = np.flatnonzero(np.isfinite(delays) & np.isfinite(windows))
+    chosen = finite[:: max(1, math.ceil(len(finite) / PAGE_BINS))]
+    times = of_flow.column("time_s").to_numpy()
     return {"t": numbers(times[chosen]), "w": numbers(windows[chosen]), "d": numbers(delays[chosen])}

@@ -1,4 +1,4 @@
-"""What a recorded channel carried over time, and how long packets took."""
+"""Throughput of a recorded channel and delay of its packets over time."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def scatter(
 
 
 def _differ(values: Sequence[float | None]) -> bool:
-    known = [value for value in values if value is not None]
-    return bool(known) and max(known) > 1.001 * min(known)
+    observed = [value for value in values if value is not None]
+    return bool(observed) and max(observed) > 1.001 * min(observed)
 
 
 def _panel(
@@ -77,8 +77,8 @@ def _panel(
     rows = _rows(block, style, frame)
     x, y = frame.x("mean", "queueing delay, ms"), frame.y("throughput", "throughput, Mbit/s")
     color = {"field": "color", "type": "nominal", "scale": None}
-    known = block.capacity_mbps is not None
-    corner = [{"x": x_domain[0], "y": capacity, "text": "omniscient"}] if known else []
+    has_capacity = block.capacity_mbps is not None
+    corner = [{"x": x_domain[0], "y": capacity, "text": "omniscient"}] if has_capacity else []
     at_corner = {"x": {"field": "x", "type": "quantitative"}, "y": {"field": "y", "type": "quantitative"}}
     layers: list[Spec] = [
         {
@@ -166,7 +166,7 @@ def put_names(
 
 
 def names_beside(x: Spec, y: Spec) -> Spec:
-    """The layer that writes what `put_names` placed: beside its point, wherever that is drawn."""
+    """The layer of the names that `put_names` placed, each beside its point."""
     return {
         "mark": {
             "type": "text",

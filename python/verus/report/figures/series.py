@@ -1,4 +1,4 @@
-"""What happened over time: capacity and throughput, queueing delay, window, phase."""
+"""Capacity and throughput, queueing delay, window and phase over time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from verus.report.figures.chart import (
 from verus.report.style import Look, looks
 from verus.report.summary import Block, Cell
 
-#: What phases are called, and how they are drawn: paler or darker than any contestant, whose colours say who it is.
+#: Names and colours of phases: paler or darker than those that identify contestants.
 PHASES = {
     "slow_start": ("slow start", "#ffe94d"),
     "steady": ("steady", "#8080804d"),
@@ -38,12 +38,12 @@ PHASES = {
     "silent": ("silent", "#26267a"),
 }
 
-#: How high rows are together, and each at least, in pixels.
+#: The height of all rows together, and the minimum of each, in pixels.
 _PANEL_HEIGHT, _ROW_HEIGHT = 170, 48
 
 
 def series(results: Results, block: Block, *, name: str | None = None) -> Figure:
-    """Capacity (shaded) and throughput, queueing delay and window over time, each contestant in rows of its own.
+    """Capacity (shaded) and throughput, queueing delay and window over time, in separate rows for each contestant.
 
     Lines of several would lie on each other. Flows of one run are taken together: throughputs and windows added,
     delays averaged by packet. On a page there are more bins, and the phase of each contestant's first flow below.
@@ -55,9 +55,9 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
         f"{block.trace}. {conditions(results, [block])} {'Shaded: capacity. ' if _capacity(parts) else ''}"
         f"Delay below {least_ms:g} ms is drawn at {least_ms:g} ms."
     )
-    most = max((len(np.unique(part.column("time_s").to_numpy())) for _, part in parts), default=0)
-    if most > PAGE_BINS:
-        caption += f" Means of {math.ceil(most / PAGE_BINS)} bins, {PAGE_BINS} values or fewer a line."
+    longest = max((len(np.unique(part.column("time_s").to_numpy())) for _, part in parts), default=0)
+    if longest > PAGE_BINS:
+        caption += f" Means of {math.ceil(longest / PAGE_BINS)} bins, {PAGE_BINS} values or fewer a line."
     if len(results.config["seeds"]) > 1:
         caption += " The first seed is shown."
     return Figure(
@@ -85,8 +85,8 @@ def _phases(parts: Sequence[tuple[Cell, pa.Table]]) -> list[Spec]:
     for cell, part in parts:
         if "phase" not in part.column_names:
             continue
-        own = part.filter(part.column("flow").to_numpy() == 0)
-        times, names = own.column("time_s").to_numpy(), own.column("phase").to_pylist()
+        first_flow = part.filter(part.column("flow").to_numpy() == 0)
+        times, names = first_flow.column("time_s").to_numpy(), first_flow.column("phase").to_pylist()
         begun = [index for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
         bins = np.diff(times)
         last = float(times[-1] + (bins[-1] if len(bins) else 0.0)) if len(times) else 0.0
@@ -98,7 +98,7 @@ def _phases(parts: Sequence[tuple[Cell, pa.Table]]) -> list[Spec]:
 
 
 def _rows(parts: Sequence[tuple[Cell, pa.Table]], least_ms: float, most_bins: int) -> tuple[list[Spec], list[Spec]]:
-    """What the lines of each contestant go through; and the capacity, of the first that has one."""
+    """The points of each contestant's lines, and the capacity of the first contestant that has one."""
     rows: list[Spec] = []
     shade: list[Spec] = []
     for cell, part in parts:
@@ -141,9 +141,9 @@ def _spec(
 
     def scale(key: str) -> Spec:
         highest = max((value for row in rows for value in row[key] if value is not None), default=1.0)
-        least = least_ms if key == "delay" else 1.0
+        lowest = least_ms if key == "delay" else 1.0
         # With less to show than a decade, the axis has one all the same.
-        narrow = {"domain": [least, 10 * least]} if highest < 10 * least else {}
+        narrow = {"domain": [lowest, 10 * lowest]} if highest < 10 * lowest else {}
         return {"type": "log", "nice": False, **narrow}
 
     def panel(key: str, title: str, *, log: bool) -> Spec:
@@ -211,9 +211,9 @@ def _spec(
 def _strip(phases: Sequence[Spec], color: Spec) -> Spec:
     """Phases as bars, a row for each contestant."""
     names = list(dict.fromkeys(row["scheme"] for row in phases))
-    seen = {row["phase"] for row in phases}
-    known = dict(PHASES.values())
-    domain = [phase for phase in [*known, *sorted(seen - set(known))] if phase in seen]
+    present = {row["phase"] for row in phases}
+    named_phases = dict(PHASES.values())
+    domain = [phase for phase in [*named_phases, *sorted(present - set(named_phases))] if phase in present]
     row = {
         "field": "scheme",
         "type": "nominal",
@@ -225,7 +225,7 @@ def _strip(phases: Sequence[Spec], color: Spec) -> Spec:
     fill = colors_of(
         "phase",
         domain,
-        [known.get(phase, "#808080") for phase in domain],
+        [named_phases.get(phase, "#808080") for phase in domain],
         orient="bottom",
         direction="horizontal",
         symbolType="square",
@@ -235,9 +235,9 @@ def _strip(phases: Sequence[Spec], color: Spec) -> Spec:
         "mark": {"type": "rect", "clip": True, "stroke": "#808080", "strokeWidth": 0.5},
         "encoding": {"x": across, "x2": {"field": "end"}, "y": row, "fill": fill},
     }
-    whose = {
+    markers = {
         "data": {"values": [{"scheme": name} for name in names]},
         "mark": {"type": "point", "shape": "circle", "filled": True, "size": 50, "opacity": 1},
         "encoding": {"x": {"value": -12}, "y": row, "color": color},
     }
-    return {"width": 860, "height": 16 * len(names), "layer": [bars, whose]}
+    return {"width": 860, "height": 16 * len(names), "layer": [bars, markers]}

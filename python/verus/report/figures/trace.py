@@ -1,4 +1,4 @@
-"""What a trace offers over time."""
+"""The capacity of a trace over time."""
 
 from __future__ import annotations
 
