@@ -1,8 +1,9 @@
 """Suites that others published, as data: one file each, read and checked here.
 
-A file (`*.toml` beside this module, or a user's own) has rows: a scenario in the simulator's own words
-(`verus list scenario`), in which the flow without a scheme is the sender under test, and checks, each a measured
-quantity and what it must be. `docs/check.md` describes the format by an example. Nothing here runs anything.
+A file (`*.toml` beside this module, or a user's own) has rows. A row has a scenario with the
+simulator's fields (`verus list scenario`), in which the flow without a scheme is the sender under
+test. It also has checks, each a measured quantity with its threshold. `docs/check.md` describes the
+format by an example. Nothing here runs anything.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ KINDS = {
 #: Runs of a row with different seeds, where its source does not ask for another number.
 SEEDS = 10
 
-#: Stands for every sender in `controllers`.
+#: The entry of `controllers` that means every sender.
 ANY = "any"
 
-#: What a check does with the baseline of its scenario.
+#: The use that a check makes of the baseline of its scenario.
 DIVIDES, EXCUSES, IGNORED = BASELINES = ("divides", "excuses", "ignored")
 
 #: A sender that has every scenario checked when it is loaded.
@@ -53,13 +54,13 @@ _STAND_IN = "cubic"
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One quantity and what it must be.
+    """One quantity and its threshold.
 
     Attributes:
         name: Its name within the row, where there are several.
-        measure: What is measured, a name of `verus.suites.measures`.
-        options: What the measure needs to know: a flow, an interval.
-        wanted: What it must be.
+        measure: The quantity, a name of `verus.suites.measures`.
+        options: The measure's options: a flow, an interval.
+        wanted: The threshold.
         baseline: One of `BASELINES`: the value is divided by the baseline's, or may be no better than it, or has
             nothing to do with it.
     """
@@ -71,14 +72,14 @@ class Check:
     baseline: str = DIVIDES
 
     def told(self, unit: str) -> str:
-        """What is asked, for people."""
+        """The threshold as text."""
         text = self.wanted.told(unit)
         return f"{text}, or the baseline's" if self.baseline == EXCUSES else text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One scenario of a row, as JSON that the simulator reads but for the sender under test.
+    """One scenario of a row: the simulator's JSON, except the sender under test.
 
     Attributes:
         scenario: Every field, that of the first flow's scheme empty where the sender under test runs.
@@ -108,19 +109,19 @@ class Row:
 
     Attributes:
         id: Unique: `suite/row`.
-        about: What happens and what is asked, in a sentence.
+        about: The scenario and its threshold, in a sentence.
         source: Where it is published.
         kind: A key of `KINDS`.
         controllers: The senders that the source states it for, by our names; `any` for all.
         compares: Whether it is run with other senders, too, for comparison.
         seeds: How many runs, with different seeds, the value is the worst of.
         when: The moment from which changes of the path and the times of checks count, where that is not the beginning.
-        deviation: Where the scenario or the number is not what its source says, and why.
-        needs: What the simulator has not, if that is why the row cannot be run.
+        deviation: Where the scenario or the number differs from its source, and why.
+        needs: The feature that the simulator lacks, if the row cannot be run without it.
         unit_test: The unit test of the controller that asserts it, where a scenario cannot.
-        note: What to know about its numbers.
-        cases: What is run; the worst counts. Empty where it cannot be run.
-        checks: What is asked.
+        note: A remark about its numbers.
+        cases: Its scenarios; the worst counts. Empty where it cannot be run.
+        checks: Its checks.
     """
 
     id: str
@@ -160,9 +161,9 @@ class Suite:
     """A file of rows.
 
     Attributes:
-        name: What `--suite` calls it.
+        name: Its name for `--suite`.
         title: For headings.
-        about: What it is, in a few sentences.
+        about: A description, in a few sentences.
         source: Where it is published.
         differences: Where the source's simulator does what ours does not.
         rows: In order.
@@ -181,7 +182,7 @@ def load(name: str) -> Suite:
 
     Raises:
         FieldError: There is none.
-        ValueError: The file is not what it must be; the message names file, row and field.
+        ValueError: The file is invalid; the message names file, row and field.
     """
     if name.endswith(".toml"):
         path = Path(name)
@@ -200,20 +201,20 @@ def load(name: str) -> Suite:
 
 
 def read(text: str, name: str) -> Suite:
-    """A suite from the text of its file; `name` is what messages call that.
+    """A suite from the text of its file; `name` is the file's name in messages.
 
     Raises:
-        ValueError: It is not what it must be; the message names file, row and field.
+        ValueError: It is invalid; the message names file, row and field.
     """
     try:
-        found = tomllib.loads(text)
+        parsed = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"`{name}`: not TOML: {error}") from error
-    table = _Table(found, f"`{name}`")
+    table = _Table(parsed, f"`{name}`")
     suite = table.get("text", "name")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", suite):
         table.refuse("name", f"must be small letters, digits, `-`, `_` and `.`, not `{suite}`")
-    told = {key: table.get("text", key) for key in ("title", "about", "source")}
+    texts = {key: table.get("text", key) for key in ("title", "about", "source")}
     differences = table.get("text", "differences", "")
     seeds, shared = table.get("count", "seeds", SEEDS), table.get("table", "scenario", {})
     asks = table.get("number", "asks_rtts", 0.0)
@@ -226,13 +227,13 @@ def read(text: str, name: str) -> Suite:
     table.end()
     if not rows:
         table.refuse("rows", "must have at least one")
-    seen: set[str] = set()
+    identities: set[str] = set()
     for row in rows:
         for identity in map(row.id_of, row.checks):
-            if identity in seen:
+            if identity in identities:
                 raise ValueError(f"`{name}`, row `{row.id.partition('/')[2]}`: `{identity}` is there twice")
-            seen.add(identity)
-    return Suite(name=suite, **told, differences=differences, rows=tuple(rows))
+            identities.add(identity)
+    return Suite(name=suite, **texts, differences=differences, rows=tuple(rows))
 
 
 def _each(entry: Mapping[str, Any], place: str) -> Iterator[tuple[Mapping[str, Any], str]]:
@@ -243,18 +244,18 @@ def _each(entry: Mapping[str, Any], place: str) -> Iterator[tuple[Mapping[str, A
         yield entry, place
         return
     identity, about, scenario = table.get("text", "id"), table.get("text", "about"), table.get("table", "scenario", {})
-    plain = {key: value for key, value in entry.items() if key != "each"}
+    shared = {key: value for key, value in entry.items() if key != "each"}
     for grid in grids:
         for key, values in grid.items():
             if not isinstance(values, list) or not values:
                 table.refuse(f"each.{key}", "must be a list of values")
         for chosen in itertools.product(*grid.values()):
             fields = dict(zip(grid, chosen, strict=True))
-            told = {key: re.split("[:=]", str(value))[-1] for key, value in fields.items()}
+            words = {key: re.split("[:=]", str(value))[-1] for key, value in fields.items()}
             fields.pop("name", None)
-            named = _filled(table, "id", identity, told)
-            row = {"id": named, "about": _filled(table, "about", about, told), "scenario": {**scenario, **fields}}
-            yield {**plain, **row}, f"{place.partition(',')[0]}, row `{named}`"
+            named = _filled(table, "id", identity, words)
+            row = {"id": named, "about": _filled(table, "about", about, words), "scenario": {**scenario, **fields}}
+            yield {**shared, **row}, f"{place.partition(',')[0]}, row `{named}`"
 
 
 def _filled(table: _Table, key: str, text: str, values: Mapping[str, str]) -> str:
@@ -274,7 +275,7 @@ def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks:
     kind = table.get("text", "kind")
     if kind not in KINDS:
         table.refuse("kind", f"must be one of {', '.join(KINDS)}, not `{kind}`")
-    told = {key: table.get("text", key, "") for key in ("source", "note", "needs", "unit_test", "deviation")}
+    texts = {key: table.get("text", key, "") for key in ("source", "note", "needs", "unit_test", "deviation")}
     checks = tuple(
         _check(_Table(entry, f"{table.place}, check {number + 1}"), kind)
         for number, entry in enumerate(table.get("tables", "checks", []))
@@ -287,9 +288,9 @@ def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks:
         compares=table.get("flag", "compares", False),
         seeds=table.get("count", "seeds", seeds),
         when=_when(table),
-        cases=() if told["needs"] or told["unit_test"] else tuple(_cases(table, shared, asks)),
+        cases=() if texts["needs"] or texts["unit_test"] else tuple(_cases(table, shared, asks)),
         checks=checks,
-        **told,
+        **texts,
     )
     if not checks:
         table.refuse("checks", "must have at least one")
@@ -301,19 +302,19 @@ def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks:
 
 
 def _when(table: _Table) -> When | None:
-    given = table.get("table", "when", {})
-    if not given:
+    fields = table.get("table", "when", {})
+    if not fields:
         return None
-    when = _Table(given, f"{table.place}, when")
-    found = When(state=when.get("text", "state"), from_s=when.get("number", "from_s", 0.0))
+    when = _Table(fields, f"{table.place}, when")
+    moment = When(state=when.get("text", "state"), from_s=when.get("number", "from_s", 0.0))
     when.end()
-    if found.from_s < 0:
-        when.refuse("from_s", f"must be 0 or more, not {found.from_s:g}")
-    return found
+    if moment.from_s < 0:
+        when.refuse("from_s", f"must be 0 or more, not {moment.from_s:g}")
+    return moment
 
 
 def _check(table: _Table, kind: str) -> Check:
-    asked = {word: table.get("number", word, None) for word in ("most", "least", "near")}
+    bounds = {word: table.get("number", word, None) for word in ("most", "least", "near")}
     baseline = table.get("text", "baseline", DIVIDES)
     if baseline not in BASELINES:
         table.refuse("baseline", f"must be one of {', '.join(BASELINES)}, not `{baseline}`")
@@ -322,19 +323,19 @@ def _check(table: _Table, kind: str) -> Check:
         name=table.get("text", "name", ""),
         measure=table.get("text", "measure"),
         options=table.get("table", "options", {}),
-        wanted=Wanted(**asked, within=within or 0.0, word=word),
+        wanted=Wanted(**bounds, within=within or 0.0, word=word),
         baseline=baseline,
     )
     table.end()
-    given = [key for key, value in {**asked, "is": word}.items() if value is not None]
-    if kind == "scenario only" and given:
-        table.refuse(given[0], "must be left out where the source states a scenario only")
-    if kind != "scenario only" and (not given or (len(given) > 1 and given != ["most", "least"])):
-        what = " and ".join(f"`{key}`" for key in given) or "none"
-        table.refuse("checks", f"must ask one thing (`most`, `least`, both, `near` or `is`), not {what}")
-    if baseline == EXCUSES and given not in (["most"], ["least"]):
+    stated = [key for key, value in {**bounds, "is": word}.items() if value is not None]
+    if kind == "scenario only" and stated:
+        table.refuse(stated[0], "must be left out where the source states a scenario only")
+    if kind != "scenario only" and (not stated or (len(stated) > 1 and stated != ["most", "least"])):
+        stated_keys = " and ".join(f"`{key}`" for key in stated) or "none"
+        table.refuse("checks", f"must ask one thing (`most`, `least`, both, `near` or `is`), not {stated_keys}")
+    if baseline == EXCUSES and stated not in (["most"], ["least"]):
         table.refuse("baseline", f"must not be `{EXCUSES}` without `most` or `least`, one of them")
-    if (asked["near"] is None) != (within is None):
+    if (bounds["near"] is None) != (within is None):
         table.refuse("within", "must be there with `near`, and with nothing else")
     return check
 
@@ -364,7 +365,7 @@ _QUEUES = {"queue", "queue_bdp"}
 
 
 def _over(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said first, and over it what is said then."""
+    """The fields of `first`, overridden by those of `then`."""
     replaced = _QUEUES if _QUEUES & then.keys() else set()
     return {**{key: value for key, value in first.items() if key not in replaced}, **then}
 
@@ -380,26 +381,27 @@ def _scenario(
         if key not in SCHEMA["properties"]:
             table.refuse(f"scenario.{key}", f"is no field of a scenario{near_or_all(key, SCHEMA['properties'])}")
     for flow in flows:
-        plain = {key: value for key, value in flow.items() if key != "count"}
+        flow_fields = {key: value for key, value in flow.items() if key != "count"}
         count = flow.get("count", 1)
         if type(count) is not int or not 1 <= count <= 1000:
             table.refuse("flows.count", f"must be a whole number from 1 to 1000, not {count}")
         if asks:
-            own = plain.get("delay_ms", scenario["delay_ms"])
-            plain["start_s"] = round(plain.get("start_s", 0.0) + asks * 2e-3 * own, 9)
-        scenario["flows"] += [{"scheme": "", **plain}] * count
+            delay_ms = flow_fields.get("delay_ms", scenario["delay_ms"])
+            flow_fields["start_s"] = round(flow_fields.get("start_s", 0.0) + asks * 2e-3 * delay_ms, 9)
+        scenario["flows"] += [{"scheme": "", **flow_fields}] * count
     if queue_bdp is not None:
         scenario["queue"] = f"droptail:bytes={_bdp_bytes(table, scenario, queue_bdp, least)}"
     _try(table, scenario)
     return scenario
 
 
-#: A queue of bandwidth-delay products has room for so many packets, where a suite does not ask for more.
+#: The minimum size, in packets, of a queue given in bandwidth-delay products, where a suite does
+#: not ask for more.
 _LEAST_PACKETS = 2
 
 
 def _bdp_bytes(table: _Table, scenario: Mapping[str, Any], count: float, least_packets: int) -> int:
-    """Bytes of so many bandwidth-delay products, and room for so many packets at the least."""
+    """Bytes of `count` bandwidth-delay products, or of `least_packets` if these are more."""
     if type(least_packets) is not int or not 1 <= least_packets <= 1_000_000:
         table.refuse("scenario.queue_least_packets", f"must be from 1 to 1000000, not {shown(least_packets)}")
     rate = re.fullmatch(r"rate:([\d.]+)", scenario["trace"])
@@ -426,7 +428,7 @@ def _try(table: _Table, scenario: Mapping[str, Any]) -> None:
 
 
 def with_sender(scenario: Mapping[str, Any], scheme: str, seed: int = 1) -> Scenario:
-    """The scenario with that sender wherever the one under test belongs."""
+    """The scenario with that sender in place of the one under test."""
     flows = [{**flow, "scheme": flow["scheme"] or scheme} for flow in scenario["flows"]]
     return cast("Scenario", {**scenario, "flows": flows, "seed": seed})
 
@@ -435,7 +437,7 @@ def _is_list(value: Any, of: type) -> bool:
     return isinstance(value, list) and all(isinstance(each, of) for each in value)
 
 
-#: What may stand in a file: what it must be, whether a value is that, and what is made of it.
+#: Kinds of values in a file: the complaint, the test, and the conversion.
 _VALUES: Mapping[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
     "text": (
         "must be text, not {}",
@@ -457,11 +459,11 @@ _VALUES: Mapping[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] =
 
 @dataclass
 class _Table:
-    """A table of the file: each key is read once, as what it must be, and none may be left over."""
+    """A table of the file: each key is read once, as a value of some kind, and none may remain unread."""
 
     values: Mapping[str, Any]
     place: str
-    known: set[str] = field(default_factory=set)
+    read_keys: set[str] = field(default_factory=set)
 
     def refuse(self, key: str, problem: str) -> NoReturn:
         raise ValueError(f"{self.place}: `{key}` {problem}")
@@ -469,12 +471,12 @@ class _Table:
     def end(self) -> None:
         """Refuses keys that were not read."""
         for key in self.values:
-            if key not in self.known:
-                self.refuse(key, f"is not known here{near_or_all(key, sorted(self.known))}")
+            if key not in self.read_keys:
+                self.refuse(key, f"is not known here{near_or_all(key, sorted(self.read_keys))}")
 
     def get(self, kind: str, key: str, default: Any = ...) -> Any:
-        """What stands there, one of `_VALUES`; where nothing does the default, without which it must be there."""
-        self.known.add(key)
+        """The value of a key, of a kind in `_VALUES`; the default if it is absent, and an error without a default."""
+        self.read_keys.add(key)
         value = self.values.get(key)
         if value is None:
             return self.refuse(key, "is missing") if default is ... else default

@@ -10,8 +10,9 @@ import numpy as np
 
 from verus.suites.seen import RECORDS, SERIES, Measure, NotSeenError, NotTriedError, Quantity, Seen, measured
 
-# BBR's states, from what it shows: its pacing gain tells all of them apart but for PROBE_REFILL, which has the gains of
-# PROBE_CRUISE and is shown (draft-ietf-ccwg-bbr, "State Machine Overview").
+# BBR's states, from its recorded quantities. The pacing gain identifies each of them except
+# PROBE_REFILL, which has the gains of PROBE_CRUISE and is recorded itself (draft-ietf-ccwg-bbr,
+# "State Machine Overview").
 
 STARTUP, DRAIN, DOWN, STEADY, UP, PROBE_RTT = "STARTUP", "DRAIN", "PROBE_DOWN", "PROBE_CRUISE", "PROBE_UP", "PROBE_RTT"
 REFILL = "PROBE_REFILL"
@@ -101,8 +102,8 @@ def _next(seen: Seen, state: str) -> str | None:
     index, stays = _first(seen, state, _bin(seen))
     if index + 1 == len(stays):
         return None
-    found = stays[index + 1].state
-    return "PROBE_BW" if state == PROBE_RTT and found in _PROBE_BW else found
+    following = stays[index + 1].state
+    return "PROBE_BW" if state == PROBE_RTT and following in _PROBE_BW else following
 
 
 @_measured("", "the state after STARTUP")
@@ -247,10 +248,10 @@ def _rounds_to_rate(seen: Seen) -> float | None:
     """From the beginning of the first probe after the change."""
     index, stays = _first(seen, UP, _bin(seen) + 1)
     start = stays[index].first
-    there = seen.over_time("max_bandwidth_mbps")[start:] >= 0.98 * seen.capacity[start:]
-    if not there.any():
+    reached = seen.over_time("max_bandwidth_mbps")[start:] >= 0.98 * seen.capacity[start:]
+    if not reached.any():
         return None
-    return round(int(np.argmax(there)) * float(seen.scenario["bin_ms"]) / 1e3 / seen.base_rtt_s, 6)
+    return round(int(np.argmax(reached)) * float(seen.scenario["bin_ms"]) / 1e3 / seen.base_rtt_s, 6)
 
 
 @_measured("", "whether the rate in force falls below the long-term maximum")
@@ -266,10 +267,10 @@ def _cycles_to_rate(seen: Seen) -> float | None:
     """Cycles completed from the change on until the maximum has come down to the rate."""
     after = _bin(seen)
     # The rate at the end: the change may come in the interval's first bin.
-    there = np.flatnonzero(seen.over_time("max_bandwidth_mbps")[after:] <= 1.02 * seen.capacity[-1])
-    if not len(there):
+    reached = np.flatnonzero(seen.over_time("max_bandwidth_mbps")[after:] <= 1.02 * seen.capacity[-1])
+    if not len(reached):
         return None
     stays = states(seen)
     # A probe that PROBE_RTT cuts short completes no cycle.
     ends = [stay.end for stay, then in itertools.pairwise(stays) if (stay.state, then.state) == (UP, DOWN)]
-    return float(sum(after < end <= after + int(there[0]) for end in ends))
+    return float(sum(after < end <= after + int(reached[0]) for end in ends))

@@ -1,4 +1,4 @@
-"""What rows there are, and what one of them is, in words and as something to run."""
+"""The list of rows, and a description of one row with a command or a scenario to run it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verus.suites.measures import MEASURES
 
 #: Fields of a scenario that a command shows, where they are not as by default.
 _SHOWN = ("trace", "queue", "ack", "ack_queue", "delay_ms", "packet_bytes", "ack_every", "loss", "duration_s")
-#: Fields that say what is kept, and the seed, which has a flag of its own.
+#: Fields that select outputs, and the seed, which has a separate flag.
 _KEPT = ("series", "records", "epochs", "bin_ms", "seed", "flows")
 
 #: Where a command or a scenario has the sender under test.
@@ -42,15 +42,15 @@ def _state(row: Row) -> str:
 
 
 def explained(suites: Sequence[Suite], name: str) -> Iterator[str]:
-    """What a row is.
+    """The description of a row.
 
     Raises:
-        FieldError: There is none of that name.
+        FieldError: There is no row of that name.
     """
-    known = {identity: (suite, row) for suite in suites for row in suite.rows for identity in row.ids()}
-    if name not in known:
-        raise FieldError("explain", f"there is no row `{name}`{near_or_all(name, known)}")
-    yield from _of(*known[name])
+    rows = {identity: (suite, row) for suite in suites for row in suite.rows for identity in row.ids()}
+    if name not in rows:
+        raise FieldError("explain", f"there is no row `{name}`{near_or_all(name, rows)}")
+    yield from _of(*rows[name])
 
 
 def _of(suite: Suite, row: Row) -> Iterator[str]:
@@ -84,8 +84,8 @@ def _asked(row: Row, check: Check) -> str:
     about = check.measure.replace("_", " ") if measure is None else measure.about
     unit = "" if measure is None or row.divides(check) else measure.unit
     options = "".join(f", {name} {value:g}" for name, value in check.options.items())
-    wanted = f": {check.told(unit)}" if check.wanted else ""
-    return f"{row.id_of(check)}: {about}{options}{wanted}"
+    threshold = f": {check.told(unit)}" if check.wanted else ""
+    return f"{row.id_of(check)}: {about}{options}{threshold}"
 
 
 def _runnable(row: Row) -> Iterator[str]:
@@ -108,9 +108,9 @@ def _command(scenario: Mapping[str, Any]) -> str | None:
     """`verus compare`, where it can say all of the scenario."""
     flows = scenario["flows"]
     kinds = {flow.get("traffic") for flow in flows}
-    plain = all(not (flow.keys() - {"scheme", "traffic"}) for flow in flows) and len(kinds) == 1
+    is_plain = all(not (flow.keys() - {"scheme", "traffic"}) for flow in flows) and len(kinds) == 1
     others = [key for key in scenario if key not in _SHOWN and key not in _KEPT and scenario[key] != DEFAULTS.get(key)]
-    if not plain or others:
+    if not is_plain or others:
         return None
     words = ["verus", "compare"]
     schemes = [flow["scheme"] for flow in flows]

@@ -1,4 +1,4 @@
-"""Rows of suites, run with senders and judged: what was measured, what was asked, and the verdict."""
+"""Rows of suites, run with senders and judged: the measured value, its threshold, and the verdict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verus.suites.seen import METRICS, RECORDS, NotSeenError, NotTriedError, See
 PASSED, MISSED, MEASURED = "passed", "missed", "measured"
 NOT_TRIED, NOT_RUN, NOT_APPLICABLE = "not tried", "cannot be run", "not applicable"
 
-#: What a verdict means.
+#: The meaning of each verdict.
 VERDICTS = {
     PASSED: "the value is what the source asks for",
     MISSED: "it is not",
@@ -37,9 +37,10 @@ GATING = ("published", "law")
 #: Why a row concerns a sender.
 OWN, COMPARED = "own", "compared"
 
-#: A transfer is watched for so many times what it may take.
+#: The duration of a transfer's run, as a multiple of the longest time that passes.
 _PATIENCE = 3.0
-#: So much is simulated before it is judged and forgotten: time series and packets of a whole suite do not fit memory.
+#: Scenarios that are simulated before they are judged and forgotten: a whole suite's time series
+#: and packets do not fit in memory.
 _BATCH = 64
 
 
@@ -55,20 +56,21 @@ class Verdict:
         concerns: `own` where the source states the row for this sender, `compared` where it runs beside that.
         kind: Where the number comes from, a key of `verus.suites.KINDS`.
         gates: Whether missing it fails the command.
-        measure: What was measured.
+        measure: The quantity.
         unit: Of the value.
-        wanted: What is asked of it, with its unit.
+        wanted: Its threshold, with the unit.
         value: The worst of all runs; None where there is none.
         verdict: One of `VERDICTS`.
         why: Why it could not be run or has no value.
         seeds: Runs of each scenario, with different seeds, that the value is the worst of.
-        tried: In how many of the row's runs what it is about arose.
+        tried: The number of the row's runs in which its condition arose.
         runs: How many these are, of all its scenarios and seeds.
         asked_seeds: Runs that the row asks for.
-        about: What happens and what is asked.
+        about: The scenario and its threshold.
         source: Where it is published.
-        note: What to know about its numbers.
-        margin: How many times better the value is than it must be, below 1 if it is worse; None without such a number.
+        note: A remark about its numbers.
+        margin: How many times better the value is than its threshold, below 1 if it is worse; None
+            without such a ratio.
     """
 
     suite: str
@@ -140,10 +142,10 @@ def judge(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[Verdict]:
-    """Runs every row that concerns a sender, and says what came of it.
+    """Runs every row that concerns a sender, and returns the verdicts.
 
     Args:
-        suites: Whose rows; what is left out of them is not run.
+        suites: The suites; rows that were removed from them are not run.
         contestants: The senders under test.
         seed: The first seed.
         seeds: Runs of each row at the most; as many as it asks for if None.
@@ -161,16 +163,16 @@ def judge(
         if _concern(row, contestant) is not None and row.cases
     ]
     moments = _moments(places, seed, seeds, threads)
-    asked = {
+    sought_by = {
         (row.id, sender.text): list(_sought(row, sender, seed, _runs_of(row, seeds), moments)) for row, sender in places
     }
-    found = _simulate([one for sought in asked.values() for one in sought], threads, progress)
+    values = _simulate([one for sought in sought_by.values() for one in sought], threads, progress)
     return [
         verdict
         for suite in suites
         for contestant in contestants
         for row in suite.rows
-        for verdict in _verdicts(suite, row, contestant, asked.get((row.id, contestant.text), []), found, seeds)
+        for verdict in _verdicts(suite, row, contestant, sought_by.get((row.id, contestant.text), []), values, seeds)
     ]
 
 
@@ -198,10 +200,10 @@ def _moments(places: Sequence[tuple[Row, Contestant]], seed: int, seeds: int | N
         for case in row.cases if row.when is not None else ():
             for number in range(seed, seed + _runs_of(row, seeds)):
                 timed[_unchanged(case.scenario, sender, number)] = cast("When", row.when)
-    found: dict[str, float | NotTriedError] = {}
+    moments: dict[str, float | NotTriedError] = {}
     for text, outcome in zip(timed, run_each([_run(text) for text in timed], threads=threads), strict=True):
-        found[text] = _moment(timed[text], json.loads(text), outcome)
-    return found
+        moments[text] = _moment(timed[text], json.loads(text), outcome)
+    return moments
 
 
 def _moment(when: When, scenario: Mapping[str, Any], outcome: Ended) -> float | NotTriedError:
@@ -224,14 +226,14 @@ def _unchanged(case_scenario: Mapping[str, Any], sender: Contestant, seed: int) 
 
 @dataclass(frozen=True)
 class _Sought:
-    """A value that is sought: a check of a scenario, over that of its baseline if there is one.
+    """A value to measure: a check of a scenario, divided by that of its baseline if there is one.
 
     Attributes:
-        check: As the row has it.
-        timed: The same, its times counted from the run's beginning.
-        text: What is run; none if the state never came from which the row counts.
-        baseline: What it is divided by.
-        untried: Why nothing is run.
+        check: The row's check.
+        timed: The same check, its times counted from the run's beginning.
+        text: The scenario; None if the state that the row counts from never came.
+        baseline: The scenario whose value divides it.
+        untried: The reason why nothing is run.
     """
 
     check: Check
@@ -273,7 +275,7 @@ def _timed(check: Check, row: Row, at: float) -> Check:
 
 
 def scenario_of(case_scenario: Mapping[str, Any], row: Row, check: Check, scheme: str, seed: int) -> dict[str, Any]:
-    """The whole scenario of a check, as it is run."""
+    """The complete scenario of a check."""
     measure = MEASURES[check.measure]
     scenario: dict[str, Any] = {**with_sender(case_scenario, scheme, seed)}
     scenario["series"] = measure.keeps != METRICS
@@ -290,22 +292,22 @@ def _text(scenario: Mapping[str, Any]) -> str:
     return json.dumps(scenario, allow_nan=False, sort_keys=True)
 
 
-#: What a check of a scenario gave: a value, or why there is none.
+#: The value of a check in a scenario, or the reason why there is none.
 _Value = float | str | NotSeenError | NotTriedError | None
-_Found = Mapping[tuple[str, str, str], _Value]
+_Values = Mapping[tuple[str, str, str], _Value]
 
 
 def _key(check: Check, text: str) -> tuple[str, str, str]:
     return text, check.measure, json.dumps(check.options, sort_keys=True)
 
 
-def _simulate(sought: Iterable[_Sought], threads: int | None, progress: Progress | None) -> _Found:
+def _simulate(sought: Iterable[_Sought], threads: int | None, progress: Progress | None) -> _Values:
     """Runs each scenario once, and keeps of it what the checks of it ask for."""
     checks: dict[str, list[Check]] = {}
     for one in sought:
         for text in filter(None, (one.text, one.baseline)):
             checks.setdefault(text, []).append(one.timed)
-    found: dict[tuple[str, str, str], _Value] = {}
+    values: dict[tuple[str, str, str], _Value] = {}
     done = 0
     for simulate, is_plain in ((measure_each, True), (run_each, False)):
         texts = [text for text, own in checks.items() if (MEASURES[own[0].measure].keeps == METRICS) == is_plain]
@@ -317,9 +319,9 @@ def _simulate(sought: Iterable[_Sought], threads: int | None, progress: Progress
             for text, run, outcome in zip(batch, runs, outcomes, strict=True):
                 for check in checks[text]:
                     key = _key(check, text)
-                    if key not in found:
-                        found[key] = _measured(check, run.scenario, outcome)
-    return found
+                    if key not in values:
+                        values[key] = _measured(check, run.scenario, outcome)
+    return values
 
 
 def _run(text: str) -> Run:
@@ -350,19 +352,19 @@ def _measured(check: Check, scenario: Mapping[str, Any], outcome: Ended) -> _Val
 
 
 def _verdicts(
-    suite: Suite, row: Row, contestant: Contestant, sought: Sequence[_Sought], found: _Found, seeds: int | None
+    suite: Suite, row: Row, contestant: Contestant, sought: Sequence[_Sought], values: _Values, seeds: int | None
 ) -> Iterator[Verdict]:
     concern = _concern(row, contestant)
     for check in row.checks:
         unit = _unit(row, check)
         if concern is None:
-            own = _Judged(None, NOT_APPLICABLE, f"is for {', '.join(row.controllers)}")
+            judged = _Judged(None, NOT_APPLICABLE, f"is for {', '.join(row.controllers)}")
         elif row.needs:
-            own = _Judged(None, NOT_RUN, f"needs {row.needs}")
+            judged = _Judged(None, NOT_RUN, f"needs {row.needs}")
         elif row.unit_test:
-            own = _Judged(None, NOT_RUN, f"no scenario shows it: asserted by the unit test {row.unit_test}")
+            judged = _Judged(None, NOT_RUN, f"no scenario shows it: asserted by the unit test {row.unit_test}")
         else:
-            own = _judged(check, [one for one in sought if one.check is check], found)
+            judged = _judged(check, [one for one in sought if one.check is check], values)
         yield Verdict(
             suite=suite.name,
             row=row.id_of(check),
@@ -379,19 +381,19 @@ def _verdicts(
             about=row.about,
             source=row.source,
             note=" ".join(text for text in (row.note, row.deviation and f"Deviation: {row.deviation}") if text),
-            margin=check.wanted.margin(own.value),
-            **vars(own),
+            margin=check.wanted.margin(judged.value),
+            **vars(judged),
         )
 
 
 def _unit(row: Row, check: Check) -> str:
-    """That of the value; over another scenario's it has none."""
+    """The unit of the value; empty for a ratio to a baseline."""
     return "" if row.divides(check) or check.measure not in MEASURES else MEASURES[check.measure].unit
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """What a check came to in all its runs: the worst value, the verdict, and why there is no value."""
+    """The result of a check over all its runs: the worst value, the verdict, and the reason if there is no value."""
 
     value: float | str | None
     verdict: str
@@ -400,14 +402,14 @@ class _Judged:
     runs: int = 0
 
 
-def _judged(check: Check, runs: Sequence[_Sought], found: _Found) -> _Judged:
+def _judged(check: Check, runs: Sequence[_Sought], measured: _Values) -> _Judged:
     values: list[float | str] = []
     excused: list[float | str] = []
     untried: list[str] = []
     missed: list[str] = []
     for one in runs:
-        value = one.untried if one.text is None else found[_key(one.timed, one.text)]
-        base = 1.0 if one.baseline is None else found[_key(one.timed, one.baseline)]
+        value = one.untried if one.text is None else measured[_key(one.timed, one.text)]
+        base = 1.0 if one.baseline is None else measured[_key(one.timed, one.baseline)]
         if isinstance(value, NotTriedError):
             untried.append(str(value))
         elif isinstance(value, NotSeenError) or isinstance(base, NotSeenError):
@@ -434,5 +436,5 @@ def _judged(check: Check, runs: Sequence[_Sought], found: _Found) -> _Judged:
 
 
 def _as_required_of(base: float, wanted: Wanted) -> Wanted:
-    """The threshold at the baseline's own value: `most` or `least`, whichever is asked for."""
+    """The threshold at the baseline's own value: `most` or `least`, as in the check."""
     return Wanted(least=base) if wanted.most is None else Wanted(most=base)

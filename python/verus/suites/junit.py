@@ -11,7 +11,7 @@ from verus.suites.show import told
 
 
 def to_xml(verdicts: Sequence[Verdict]) -> bytes:
-    """The whole file. What fails is what fails the command; what was shown for comparison, or not run, is skipped."""
+    """The whole file. Rows that fail the command are failures; rows shown for comparison, or not run, are skipped."""
     root = ET.Element("testsuites")
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:

@@ -1,4 +1,4 @@
-"""What a check can ask for: each quantity by name, from what a run left."""
+"""Quantities that a check can ask for, by name, each computed from the outcome of a run."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _index(shares: Array) -> float:
 
 
 def _shares(seen: Seen) -> Array:
-    """What each flow has in each bin, Mbit/s; a line for each flow."""
+    """The throughput of each flow in each bin, Mbit/s; a line for each flow."""
     flows = range(len(seen.scenario["flows"]))
     return np.array([seen.over_time("throughput_mbps", flow)[seen.during] for flow in flows])
 
@@ -138,7 +138,7 @@ def _queue_per_rtt(seen: Seen) -> float:
 
 
 def _carried_and_waited(seen: Seen) -> tuple[Array, Array]:
-    """What all flows carried in each bin, Mbit/s, and how long their packets waited, ms; a line for each flow."""
+    """The throughput of each flow in each bin, Mbit/s, and its packets' queueing delay, ms; a line for each flow."""
     flows = range(len(seen.scenario["flows"]))
     carried = np.array([np.nan_to_num(seen.over_time("throughput_mbps", flow)[seen.during]) for flow in flows])
     waited = np.array([np.nan_to_num(seen.over_time("qdelay_ms", flow)[seen.during]) for flow in flows])
@@ -166,8 +166,8 @@ def _waited_ms(seen: Seen) -> Array:
     carried, waited = _carried_and_waited(seen)
     all_carried = np.sum(carried, axis=0)
     chosen = all_carried > 0
-    found: Array = np.sum(carried * waited, axis=0)[chosen] / all_carried[chosen]
-    return found
+    delays_ms: Array = np.sum(carried * waited, axis=0)[chosen] / all_carried[chosen]
+    return delays_ms
 
 
 @measured(MEASURES, "ms", "median over time of the queueing delay of all flows' packets")
@@ -202,11 +202,11 @@ def _retransmissions(seen: Seen) -> float:
 def _rtt_variation(seen: Seen) -> float:
     """RTTVAR of RFC 9002, section 5.3, after the last acknowledgement, from each packet's own."""
     sent, acked = seen.packets("sent_ms"), seen.packets("acked_ms")
-    known = ~np.isnan(acked)
-    if not known.any():
+    acknowledged = ~np.isnan(acked)
+    if not acknowledged.any():
         raise NotSeenError("nothing was acknowledged")
-    order = np.argsort(acked[known], kind="stable")
-    times = (acked - sent)[known][order]
+    order = np.argsort(acked[acknowledged], kind="stable")
+    times = (acked - sent)[acknowledged][order]
     smoothed, variation = float(times[0]), float(times[0]) / 2
     for time in times[1:]:
         variation += (abs(smoothed - time) - variation) / 4
@@ -233,16 +233,16 @@ def _loss(seen: Seen) -> float:
 
 @measured(MEASURES, "", "share of all packets that were dropped", METRICS)
 def _loss_rate(seen: Seen) -> float | None:
-    found: float | None = seen.metrics["loss_rate"]
-    return found
+    loss_rate: float | None = seen.metrics["loss_rate"]
+    return loss_rate
 
 
 @measured(
     MEASURES, "", "share of what the link could carry in the whole run that it carried, all flows together", METRICS
 )
 def _used(seen: Seen) -> float | None:
-    found: float | None = seen.metrics["utilization"]
-    return found
+    utilization: float | None = seen.metrics["utilization"]
+    return utilization
 
 
 @measured(

@@ -23,8 +23,8 @@ from verus.suites import Suite
 from verus.suites.judge import NOT_RUN, Verdict
 from verus.suites.show import NOTE, by_row, cell, names, sums, to_csv, to_markdown, told
 
-#: What the page says of a suite, beside its rows.
-_TOLD = ("name", "title", "about", "source", "differences")
+#: Fields of a suite on the page, beside its rows.
+_SUITE_FIELDS = ("name", "title", "about", "source", "differences")
 
 
 def write(folder: Path, suites: Sequence[Suite], verdicts: Sequence[Verdict], *, seed: int) -> None:
@@ -35,7 +35,7 @@ def write(folder: Path, suites: Sequence[Suite], verdicts: Sequence[Verdict], *,
         "version": _verus.version(),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "settings": {
-            "suites": [{name: getattr(suite, name) for name in _TOLD} for suite in suites],
+            "suites": [{name: getattr(suite, name) for name in _SUITE_FIELDS} for suite in suites],
             "schemes": list(dict.fromkeys(verdict.scheme for verdict in verdicts)),
         },
         "seeds": [seed],
@@ -70,7 +70,7 @@ def draw(folder: Path) -> Path:
 
 
 def page(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> Page:
-    """What each sender comes to, then a table for each suite."""
+    """The verdicts of each sender in numbers, then a table for each suite."""
     labels = {verdict.label: verdict.label for verdict in verdicts}
     sections = [
         Section(title="What it comes to", body=replace(sums(labels, verdicts), title="Rows passed").html() + note(NOTE))
@@ -98,7 +98,7 @@ def _section(suite: Suite, labels: Mapping[str, str], verdicts: Sequence[Verdict
 
 
 def _margins(suite: Suite, labels: Sequence[str], verdicts: Sequence[Verdict]) -> list[Figure]:
-    """How far each sender is from each threshold; nothing where none has one that a ratio can be taken of."""
+    """The distance of each sender from each threshold; empty if no threshold allows a ratio."""
     cells = [
         {"x": label, "y": row.partition("/")[2], "value": min(max(one.margin, 1 / _FAR), _FAR)}
         for row, each in by_row(suite, verdicts).items()
@@ -126,7 +126,7 @@ def _margins(suite: Suite, labels: Sequence[str], verdicts: Sequence[Verdict]) -
     ]
 
 
-#: A margin beyond this says no more than this.
+#: The largest margin that is shown: beyond it, its size means nothing.
 _FAR = 5.0
 
 

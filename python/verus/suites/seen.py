@@ -1,4 +1,4 @@
-"""A run as a check looks at it, and what a quantity is."""
+"""A run as checks see it, and the definition of quantities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verus.lab.runner import Outcome
 
 Array = npt.NDArray[np.float64]
 
-#: What a run must keep: metrics alone, time series, or each packet's fate.
+#: Data that a run must keep: metrics alone, time series, or each packet's fate.
 METRICS, SERIES, RECORDS = "metrics", "series", "records"
 
 
@@ -23,17 +23,17 @@ class NotSeenError(ValueError):
 
 
 class NotTriedError(ValueError):
-    """What the row is about never arose in the run, so that it says nothing of the sender."""
+    """The row's condition never arose in the run, so that it says nothing about the sender."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A run and what a check wants to know of it.
+    """A run and the options of a check of it.
 
     Attributes:
-        scenario: What ran.
-        outcome: What came of it.
-        options: What the check says of the quantity: `flow`, `from_s`, `to_s` and others.
+        scenario: The scenario.
+        outcome: Its outcome.
+        options: The check's options of the quantity: `flow`, `from_s`, `to_s` and others.
     """
 
     scenario: Mapping[str, Any]
@@ -53,14 +53,14 @@ class Seen:
     @property
     def metrics(self) -> Mapping[str, Any]:
         """Those of the whole link; `per_flow` has each flow's."""
-        found: Mapping[str, Any] = self.outcome["metrics"]
-        return found
+        metrics: Mapping[str, Any] = self.outcome["metrics"]
+        return metrics
 
     @property
     def own(self) -> Mapping[str, Any]:
         """Those of the flow asked about."""
-        found: Mapping[str, Any] = self.metrics["per_flow"][self.flow]
-        return found
+        metrics: Mapping[str, Any] = self.metrics["per_flow"][self.flow]
+        return metrics
 
     def over_time(self, name: str, flow: int | None = None) -> Array:
         """A column of the flow's time series, a value a bin."""
@@ -84,7 +84,7 @@ class Seen:
 
     @property
     def capacity(self) -> Array:
-        """What the link could carry in each bin, Mbit/s."""
+        """The capacity of the link in each bin, Mbit/s."""
         return np.asarray(self.outcome["capacity"]["capacity_mbps"], dtype=float)
 
     @property
@@ -105,14 +105,14 @@ class Seen:
         when = np.asarray(records[at], dtype=float) / 1e3
         start, end = self.interval
         chosen = (np.asarray(records["flow"]) == self.flow) & (when >= start) & (when < end)
-        found: Array = np.asarray(records[name], dtype=float)[chosen]
-        return found
+        column: Array = np.asarray(records[name], dtype=float)[chosen]
+        return column
 
     @property
     def base_rtt_s(self) -> float:
-        """The flow's round trip without a queue, at the beginning."""
-        own = self.scenario["flows"][self.flow].get("delay_ms")
-        return 2e-3 * float(self.scenario["delay_ms"] if own is None else own)
+        """The flow's round trip without queueing, at the beginning."""
+        flow_delay_ms = self.scenario["flows"][self.flow].get("delay_ms")
+        return 2e-3 * float(self.scenario["delay_ms"] if flow_delay_ms is None else flow_delay_ms)
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ class Measure:
 
     Attributes:
         unit: Of its values, empty for a share or a word.
-        about: What it is.
-        keeps: What the run must keep for it.
+        about: Its meaning.
+        keeps: The data that the run must keep for it.
         of: Its value in a run; None if what it waits for did not happen in time.
-        options: What a check may say of it, beside `flow`, `from_s` and `to_s`.
+        options: Options that a check may set, beside `flow`, `from_s` and `to_s`.
         bin_ms: How fine its time series must be.
     """
 
@@ -141,10 +141,10 @@ class Measure:
         Raises:
             FieldError: One is unknown or no number.
         """
-        known = ("flow", "from_s", "to_s", *self.options)
+        names = ("flow", "from_s", "to_s", *self.options)
         for name, value in options.items():
-            if name not in known:
-                raise FieldError(f"options.{name}", f"is none of {', '.join(known)}")
+            if name not in names:
+                raise FieldError(f"options.{name}", f"is none of {', '.join(names)}")
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise FieldError(f"options.{name}", f"must be a number, not {value!r}")
 

@@ -51,32 +51,32 @@ def cell(verdict: Verdict | None) -> str:
 
 
 def told(verdict: Verdict) -> str:
-    """What came of a row, in a sentence without a full stop."""
+    """The result of a row, in a sentence without a full stop."""
     if verdict.verdict in (NOT_TRIED, NOT_RUN, NOT_APPLICABLE):
         return f"{verdict.verdict}: {verdict.why}"
     unit = f" {verdict.unit}" if verdict.unit else ""
-    found = verdict.why if verdict.value is None else f"{shown(verdict.value)}{unit}"
-    return f"{found}; asked: {verdict.wanted}" if verdict.wanted else found
+    result = verdict.why if verdict.value is None else f"{shown(verdict.value)}{unit}"
+    return f"{result}; asked: {verdict.wanted}" if verdict.wanted else result
 
 
 def by_row(suite: Suite, verdicts: Sequence[Verdict], *, run: bool = False) -> dict[str, dict[str, Verdict]]:
     """The verdicts of a suite, by row and then by sender, of the rows that concern one, or that were `run`."""
-    found: dict[str, dict[str, Verdict]] = {}
+    grouped: dict[str, dict[str, Verdict]] = {}
     for verdict in verdicts:
         if verdict.suite == suite.name:
-            found.setdefault(verdict.row, {})[verdict.label] = verdict
+            grouped.setdefault(verdict.row, {})[verdict.label] = verdict
     left_out = {NOT_APPLICABLE, *([NOT_RUN] if run else [])}
-    return {row: each for row, each in found.items() if {one.verdict for one in each.values()} - left_out}
+    return {row: each for row, each in grouped.items() if {one.verdict for one in each.values()} - left_out}
 
 
 def names(row: str, each: Mapping[str, Verdict]) -> list[str]:
-    """What stands before a row's cells: its name within the suite, its kind, and what is asked."""
+    """The first cells of a row: its name within the suite, its kind, and its threshold."""
     first = next(iter(each.values()))
     return [row.partition("/")[2], first.kind, first.wanted or first.unit]
 
 
 def counted(verdicts: Sequence[Verdict]) -> dict[str, str]:
-    """What a sender's verdicts come to, by what they are for."""
+    """Counts of a sender's verdicts, by kind of row."""
 
     def passed(chosen: Sequence[Verdict]) -> str:
         run = [one.verdict for one in chosen if one.verdict in (PASSED, MISSED)]
@@ -143,10 +143,10 @@ def _not_run(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
 
 
 def sums(names: Mapping[str, str], verdicts: Sequence[Verdict]) -> Grid:
-    """What the verdicts of each sender come to; `names` says under which name, by its label."""
-    found = {name: counted([one for one in verdicts if one.label == label]) for label, name in names.items()}
-    heads = ["sender", *next(iter(found.values()), {})]
-    return Grid(heads=heads, rows=[[name, *own.values()] for name, own in found.items()])
+    """Counts of each sender's verdicts; `names` has the name of each, by its label."""
+    counts = {name: counted([one for one in verdicts if one.label == label]) for label, name in names.items()}
+    heads = ["sender", *next(iter(counts.values()), {})]
+    return Grid(heads=heads, rows=[[name, *own.values()] for name, own in counts.items()])
 
 
 def to_csv(verdicts: Sequence[Verdict]) -> str:
@@ -157,13 +157,13 @@ def to_csv(verdicts: Sequence[Verdict]) -> str:
     for one in verdicts:
         if one.verdict not in (NOT_APPLICABLE, NOT_RUN):
             value = f"{one.value:.6g}" if isinstance(one.value, int | float) else one.value or ""
-            own = (one.row, one.scheme, one.concerns, one.kind, one.wanted, value, one.verdict)
-            rows.append((*own, one.seeds, one.tried, one.runs))
+            identity = (one.row, one.scheme, one.concerns, one.kind, one.wanted, value, one.verdict)
+            rows.append((*identity, one.seeds, one.tried, one.runs))
     return grid.to_csv(rows)
 
 
 def to_markdown(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> str:
-    """What each sender comes to, and a table for each suite, whose name is the first head of it."""
+    """Counts of each sender's verdicts, and a table for each suite, whose name is its first head."""
     schemes = {verdict.label: f"`{verdict.scheme}`" for verdict in verdicts}
     grids = [sums(schemes, verdicts)]
     for suite in suites:
