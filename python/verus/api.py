@@ -61,12 +61,12 @@ class LinkOptions(PathOptions, total=False):
 
 
 class ComparisonOptions(PathOptions, RunOptions, total=False):
-    """What `compare` takes beside what is multiplied out."""
+    """Keywords of `compare` for the path and the runs, beside the axes that it multiplies out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Bottleneck:
-    """What a link shows first: a dataclass has the fields of its last base before all others."""
+    """The first fields of a link: a dataclass lists the fields of its last base first."""
 
     trace: str
     queue: str = PAPER_QUEUE
@@ -82,7 +82,7 @@ class Link(PathSettings, _Bottleneck):
     Attributes:
         trace: A trace file, the name of a channel, or ``rate:MBPS``.
         queue: ``KIND[:key=value,…]``.
-        **options: Whatever else a path is.
+        **options: Other fields of the path.
 
     Raises:
         ValueError: A channel or a queue is unknown, or a value is out of range; the message names its field.
@@ -99,8 +99,8 @@ class Link(PathSettings, _Bottleneck):
 
     def _settings(self, **more: Any) -> Settings:
         """A comparison over this link alone."""
-        own = {name: value for name, value in vars(self).items() if name not in ("trace", "queue")}
-        return Settings(traces=(self.trace,), queues=(self.queue,), **own, **more)
+        path_settings = {name: value for name, value in vars(self).items() if name not in ("trace", "queue")}
+        return Settings(traces=(self.trace,), queues=(self.queue,), **path_settings, **more)
 
     @classmethod
     def from_trace(cls, trace: str | PathLike[str], **options: Unpack[LinkOptions]) -> Link:
@@ -135,7 +135,7 @@ class Link(PathSettings, _Bottleneck):
 
 @contextlib.contextmanager
 def _one_link() -> Iterator[None]:
-    """What is wrong with a comparison, which has several of what a link has one of, under the link's names."""
+    """Renames fields in a comparison's errors to those of a link, which has one trace and one queue."""
     try:
         yield
     except FieldError as error:
@@ -146,15 +146,15 @@ class Flow:
     """A sender: its scheme, and when it is on.
 
     Args:
-        scheme: A scheme, with or without keys: ``verus``, ``verus:ratio=4``; or a `verus.Controller`: the class, or
-            what makes one when it is called with the keys.
+        scheme: A scheme, with or without keys: ``verus``, ``verus:ratio=4``; or a
+            `verus.Controller`: the class, or a callable that takes the keys and returns one.
         start_s: When it starts.
         stop_s: When it stops; at the end of the run if None.
         delay_ms: Its own propagation each way, in place of the link's.
         crosses: Which of two channels its data cross: ``first``, ``second`` or ``both``; both if None.
-        bytes: How much it has to send, once; without end if None.
-        traffic: What it has to send, and when: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video`` with
-            keys.
+        bytes: Bytes to send, once; unlimited if None.
+        traffic: The data to send, and when: ``full``, or ``on-off``, ``c.r1002``,
+            ``files:bytes=N``, ``video`` with keys.
         **params: Keys of the scheme: ``ratio=4``.
 
     Raises:
@@ -187,18 +187,18 @@ class Flow:
         self.bytes = bytes
         self.traffic = traffic
         Contestant.from_scheme(self.scheme)
-        # What it crosses depends on what its link is.
+        # Valid values of `crosses` depend on the link.
         check_fields({**self.fields(), "crosses": None}, flow=True)
 
     def fields(self) -> dict[str, Any]:
-        """What a scenario has of it."""
+        """Its fields in a scenario."""
         names = ("scheme", "start_s", "stop_s", "delay_ms", "crosses", "bytes", "traffic")
         return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
-        own = {"start_s": self.start_s, "stop_s": self.stop_s, "delay_ms": self.delay_ms}
+        times = {"start_s": self.start_s, "stop_s": self.stop_s, "delay_ms": self.delay_ms}
         sends = {name: value for name in ("crosses", "bytes", "traffic") if (value := getattr(self, name)) is not None}
-        return f"Flow({self.scheme!r}, {', '.join(f'{name}={value!r}' for name, value in {**own, **sends}.items())})"
+        return f"Flow({self.scheme!r}, {', '.join(f'{name}={value!r}' for name, value in {**times, **sends}.items())})"
 
 
 def _polars(table: pa.Table) -> Any:
@@ -215,7 +215,7 @@ def _value(value: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FlowResult:
-    """What one flow saw. Arrays have one element for each packet, in the order of sending.
+    """The outcome of one flow. Arrays have one element for each packet, in the order of sending.
 
     Attributes:
         scheme: As given.
@@ -316,9 +316,9 @@ def simulate(
 
     Args:
         link: The path.
-        flows: Who sends.
+        flows: The senders.
         records: Whether to keep one record for each packet (needed for the arrays of `Result.flows`).
-        progress: Told how far it is; an exception in it stops the run.
+        progress: Called with the progress; an exception in it stops the run.
         **options: How long, how, and with which packets.
 
     Raises:
@@ -374,9 +374,9 @@ def _flow(
         empty: Array = np.empty(0)
         arrays = dict.fromkeys(("sent_ms", "rtt_ms", "qdelay_ms", "size_bytes", "window_bytes", "lost"), empty)
         return FlowResult(scheme=flow.scheme, metrics=metrics, connections=connections, **arrays)
-    own = packets["flow"] == index
+    of_flow = packets["flow"] == index
     sent, departed, acked, dropped = (
-        packets[name][own] for name in ("sent_ms", "departed_ms", "acked_ms", "dropped_ms")
+        packets[name][of_flow] for name in ("sent_ms", "departed_ms", "acked_ms", "dropped_ms")
     )
     return FlowResult(
         scheme=flow.scheme,
@@ -384,8 +384,8 @@ def _flow(
         sent_ms=sent,
         rtt_ms=acked - sent,
         qdelay_ms=departed - sent,
-        size_bytes=packets["size_bytes"][own],
-        window_bytes=packets["window_bytes"][own],
+        size_bytes=packets["size_bytes"][of_flow],
+        window_bytes=packets["window_bytes"][of_flow],
         lost=np.isfinite(dropped),
         connections=connections,
     )
@@ -393,7 +393,7 @@ def _flow(
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
-    """What `compare` returns, or a saved comparison. It prints as a table, and is an Arrow stream of `table`.
+    """The result of `compare`, or a saved comparison. It prints as a table, and is an Arrow stream of `table`.
 
     Attributes:
         table: One row for each run, as an Arrow table: the fields that ``verus compare --json`` prints.
@@ -411,7 +411,7 @@ class Comparison:
 
     @classmethod
     def read(cls, folder: str | PathLike[str]) -> Comparison:
-        """What `save`, ``verus compare``, ``verus probe client --out`` or ``verus shell --out`` left in a folder.
+        """Reads the folder that `save`, ``verus compare``, ``verus probe client --out`` or ``verus shell --out`` wrote.
 
         Raises:
             OSError: A file is absent or cannot be read.
@@ -522,13 +522,14 @@ def compare(
         mixes: ``SCHEME*N+SCHEME*M``: flows of several schemes in one run.
         queues: ``KIND[:key=value,…]``.
         flows: Flows of each scheme in one run (a mix brings its own count).
-        traffic: What every flow has to send: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video``.
+        traffic: The data that every flow sends: ``full``, or ``on-off``, ``c.r1002``,
+            ``files:bytes=N``, ``video``.
         repeat: Runs of each, with seeds ``seed … seed + repeat - 1``.
         stretches: Runs of each in place of ``repeat``, likewise, each over another part of its recording.
         records: Whether to keep one record for each packet.
         threads: Cores; all of them if None.
-        progress: Told how far it is; an exception in it stops the runs.
-        **options: What else the path and each run are.
+        progress: Called with the progress; an exception in it stops the runs.
+        **options: Other fields of the path and of each run.
 
     Raises:
         ValueError: A value cannot be used; the message names its field.

@@ -37,7 +37,7 @@ from verus import _verus
 if TYPE_CHECKING:
     from verus._verus import Departure, Feedback, Timeout
 
-#: What stands before the name of a class that was given to Python, in place of its file's.
+#: The prefix, in place of a file, of the name of a class that was passed in Python.
 GIVEN = "python:"
 
 #: A scheme of this kind.
@@ -67,13 +67,14 @@ class Controller:
             queues drop.
         random: Draw from this alone, and one seed gives one result. It is seeded from the run's seed and the flow.
 
-    A class whose decisions can wait sets `feedback_every_ms`. Then `on_feedback` is called so long after the first
-    acknowledgement that it has not heard of, and once for all that have come since, which is many times faster: what
-    they revealed stands in one `Feedback`, in order. A timeout is told at once, after what came before it.
+    A class whose decisions can wait sets `feedback_every_ms`. Then `on_feedback` is called that
+    long after the first acknowledgement that it has not seen, once for all since then. One
+    `Feedback` has all that they revealed, in order. This is many times faster. A timeout is
+    reported at once, after any feedback before it.
 
-    Times are in simulated seconds since the run began (`…_s`), durations in milliseconds (`…_ms`), sizes in bytes.
-    The class may set two limits, in seconds of wall time: a call that takes longer than `call_limit_s`, or a run that
-    takes longer than `run_limit_s`, is ended, and the run has failed.
+    Times are in simulated seconds since the run began (`…_s`), durations in milliseconds (`…_ms`),
+    sizes in bytes. The class may set two limits, in seconds of wall time. A call longer than
+    `call_limit_s`, or a run longer than `run_limit_s`, is ended, and the run has failed.
     """
 
     window_bytes: float | None = None
@@ -110,19 +111,20 @@ class Controller:
         return {}
 
 
-#: What may be given for a scheme where Python calls: a text, a class, or whatever makes a controller when it is called.
+#: A scheme, as functions in Python take it: a text, a class, or a callable that returns a
+#: controller.
 Scheme = str | Callable[..., Controller]
 
-#: What this process was given, by the name that schemes have for it.
+#: Classes and callables that were passed to this process, by their names in schemes.
 _given: dict[str, Callable[..., Controller]] = {}
 
-#: What was loaded: by the file, its time and its size.
+#: Loaded modules, by the file and the digests of it and of the modules that it imports.
 _loaded: dict[tuple[object, ...], ModuleType] = {}
 
 #: Whether files that schemes name are loaded (see `unloaded`).
 _may_load = ContextVar("_may_load", default=True)
 
-#: What was made once with success, so that it need not be tried again.
+#: Classes that were tried once with these keys, successfully, and need no second try.
 _tried: set[tuple[Any, ...]] = set()
 
 
@@ -137,7 +139,7 @@ def is_python(text: str) -> bool:
 
 
 def text_of(scheme: Scheme) -> str:
-    """The text that stands for `scheme` in this process.
+    """The text that names `scheme` in this process.
 
     Raises:
         ValueError: It makes no controllers.
@@ -164,7 +166,7 @@ def text_of(scheme: Scheme) -> str:
 
 @contextlib.contextmanager
 def given(scheme: Scheme) -> Iterator[str]:
-    """The text that stands for `scheme` within the block, and for nothing after it."""
+    """The text that names `scheme` within the block only."""
     text = text_of(scheme)
     try:
         yield text
@@ -191,16 +193,16 @@ def _name(make: Callable[..., Any]) -> str:
     return getattr(make, "__name__", type(make).__name__)
 
 
-# What follows is called by the extension.
+# The extension calls the functions below.
 
 
 def find(
     file: str, name: str, pairs: Sequence[tuple[str, str]]
 ) -> tuple[Callable[[], Controller], str, str, float, float]:
-    """What makes controllers of the class `name` of `file`, with these keys set.
+    """A factory for controllers of the class `name` of `file`, with these keys set.
 
     Returns:
-        That, the class's name, what messages call it, and its two limits.
+        The factory, the class's name, its name in messages, and its two limits.
 
     Raises:
         ValueError: There is no such class or key, or a value is not of its kind, or the class refuses it.
@@ -232,7 +234,7 @@ def make(factory: Callable[[], Controller], seed: int) -> Controller:
 
 
 def hears(controller: Controller, event: str) -> bool:
-    """Whether its class has something of its own to do then."""
+    """Whether its class overrides the method for this event."""
     return getattr(type(controller), event) is not getattr(Controller, event)
 
 
@@ -240,12 +242,12 @@ def ecn_of(controller: Controller) -> str | None:
     """How it answers marks.
 
     Raises:
-        ValueError: It says something that is none of the ways.
+        ValueError: `ecn` is none of the valid values.
     """
-    found = controller.ecn
-    if found not in (None, "classic", "l4s"):
-        raise ValueError(f"ecn must be `classic`, `l4s` or None, not {found!r}")
-    return found
+    ecn = controller.ecn
+    if ecn not in (None, "classic", "l4s"):
+        raise ValueError(f"ecn must be `classic`, `l4s` or None, not {ecn!r}")
+    return ecn
 
 
 def every_of(controller: Controller) -> float | None:
@@ -254,12 +256,12 @@ def every_of(controller: Controller) -> float | None:
     Raises:
         ValueError: It is no such time.
     """
-    found = controller.feedback_every_ms
-    if found is None:
+    every_ms = controller.feedback_every_ms
+    if every_ms is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found <= 1000:
-        raise ValueError(f"feedback_every_ms must be above 0 and at most 1000, or None, not {found!r}")
-    return float(found)
+    if isinstance(every_ms, bool) or not isinstance(every_ms, (int, float)) or not 0 < every_ms <= 1000:
+        raise ValueError(f"feedback_every_ms must be above 0 and at most 1000, or None, not {every_ms!r}")
+    return float(every_ms)
 
 
 def told(error: BaseException) -> str:
@@ -278,7 +280,7 @@ class TooLong(BaseException):
 
 
 def interrupt(ident: int) -> None:
-    """Has the thread raise `TooLong`, as soon as it is at something that Python interprets."""
+    """Makes the thread raise `TooLong` at the next Python instruction that it interprets."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(TooLong))
 
 
@@ -302,20 +304,20 @@ def _find_given(name: str) -> Callable[..., Controller]:
 
 def _find_in(file: str, name: str) -> type[Controller]:
     module = _load(file)
-    own = {
-        found.__name__: found
-        for found in vars(module).values()
-        if isinstance(found, type) and issubclass(found, Controller) and found.__module__ == module.__name__
+    classes = {
+        member.__name__: member
+        for member in vars(module).values()
+        if isinstance(member, type) and issubclass(member, Controller) and member.__module__ == module.__name__
     }
-    if name in own:
-        return own[name]
-    if not own:
+    if name in classes:
+        return classes[name]
+    if not classes:
         raise ValueError(f"`{file}` has no class derived from verus.Controller")
     if not name:
-        raise ValueError(f"needs the name of a class: `{file}:{next(iter(own))}`")
+        raise ValueError(f"needs the name of a class: `{file}:{next(iter(classes))}`")
     if name in vars(module):
         raise ValueError(f"`{name}` of `{file}` is not derived from verus.Controller")
-    raise ValueError(f"`{file}` has no class `{name}`; it has {', '.join(own)}{_perhaps(name, own)}")
+    raise ValueError(f"`{file}` has no class `{name}`; it has {', '.join(classes)}{_perhaps(name, classes)}")
 
 
 def _load(file: str) -> ModuleType:
@@ -390,7 +392,7 @@ class _Beside(importlib.abc.MetaPathFinder):
 
 
 def _before_paths() -> int:
-    """Where a finder stands before that of `sys.path`, and behind those of what is built in."""
+    """The index for a finder just before that of `sys.path`, after those of built-in modules."""
     finders: list[Any] = sys.meta_path
     paths = importlib.machinery.PathFinder
     return finders.index(paths) if paths in finders else len(finders)
@@ -399,7 +401,7 @@ def _before_paths() -> int:
 def _forget_changed(helpers: Mapping[str, tuple[Path, str]]) -> None:
     """Has modules beside a controller imported again if one of them was another when it was imported."""
     names = {
-        name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): told for name, told in helpers.items()
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): file for name, file in helpers.items()
     }
     loaders = {name: getattr(sys.modules.get(name), "__loader__", None) for name in names}
     ours = {name: loader for name, loader in loaders.items() if isinstance(loader, _FromSource)}
@@ -419,26 +421,26 @@ def imported(path: Path) -> dict[str, Path]:
         OSError: One cannot be read.
         ValueError: One is no file, or too large.
     """
-    found: dict[str, Path] = {}
-    left = [path] if path.suffix == ".py" else []
-    while left:
-        for name in _names_imported(left.pop(), path.parent):
+    modules: dict[str, Path] = {}
+    unread = [path] if path.suffix == ".py" else []
+    while unread:
+        for name in _names_imported(unread.pop(), path.parent):
             parts = name.split(".")
             # To import `a.b` is to import `a` first.
             for module in (path.parent.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)):
                 for file in (module.with_suffix(".py"), module / "__init__.py"):
-                    own = file.relative_to(path.parent).as_posix()
-                    if file != path and own not in found and file.is_file():
-                        found[own] = file
-                        left.append(file)
-    return dict(sorted(found.items()))
+                    relative = file.relative_to(path.parent).as_posix()
+                    if file != path and relative not in modules and file.is_file():
+                        modules[relative] = file
+                        unread.append(file)
+    return dict(sorted(modules.items()))
 
 
 def _names_imported(file: Path, root: Path) -> Iterator[str]:
     """The modules that a file names in imports, from `root`.
 
-    Only these statements are parsed: the tree of a whole file may take some hundred times its size. One that stands in
-    a text adds a file that may not be needed.
+    Only these statements are parsed: the tree of a whole file may take some hundred times its size.
+    An import within a string adds a file that may not be needed.
 
     Raises:
         OSError: It cannot be read.
@@ -456,11 +458,12 @@ def _names_imported(file: Path, root: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             before = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join((*before, *filter(None, [node.module])))
-            # What is imported from a package may be a module of it.
+            # A name imported from a package may be one of its modules.
             yield from (f"{module}.{alias.name}".lstrip(".") for alias in node.names if alias.name != "*" or module)
 
 
-#: A statement that imports: behind the beginning of a line, a colon or a semicolon; names may stand in parentheses.
+#: An import statement, at the beginning of a line or after a colon or a semicolon; its names may be
+#: in parentheses.
 _IMPORT = re.compile(
     rb"(?:^|[;:])[ \t]*+(import[ \t][^\n\r;#]{1,4000}|from[ \t.][^\n\r;#(]{1,4000}(?:\((?:[^)#]|#[^\n]*){0,4000}\))?)",
     re.MULTILINE,
@@ -479,12 +482,12 @@ def _perhaps(word: str, words: Sequence[str] | Mapping[str, Any]) -> str:
 
 
 def _keywords(make: Callable[..., Controller], name: str, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The keyword arguments that the keys stand for."""
+    """The keyword arguments for these keys."""
     try:
         parameters = inspect.signature(make, eval_str=True).parameters
     except (NameError, TypeError, ValueError):  # annotations that do not evaluate, or none at all
         parameters = inspect.signature(make).parameters if callable(make) else {}
-    known = {
+    accepted = {
         parameter.name: parameter
         for parameter in parameters.values()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
@@ -492,24 +495,24 @@ def _keywords(make: Callable[..., Controller], name: str, pairs: Sequence[tuple[
     anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     keys = {}
     for key, text in pairs:
-        if key not in known and not anything:
-            keys_are = ", ".join(known) or "none"
-            raise ValueError(f"`{name}` has no key `{key}`; its keys are {keys_are}{_perhaps(key, known)}")
-        keys[key] = _value(key, text, _kind(known[key]) if key in known else None)
-    for key, parameter in known.items():
+        if key not in accepted and not anything:
+            keys_are = ", ".join(accepted) or "none"
+            raise ValueError(f"`{name}` has no key `{key}`; its keys are {keys_are}{_perhaps(key, accepted)}")
+        keys[key] = _value(key, text, _kind(accepted[key]) if key in accepted else None)
+    for key, parameter in accepted.items():
         if parameter.default is parameter.empty and key not in keys:
             raise ValueError(f"{key} must be given, as in `{name}:{key}=1`")
     return keys
 
 
 def _kind(parameter: inspect.Parameter) -> type | None:
-    """What a key takes, as its annotation or its default says; None if neither does."""
+    """The type of a key by its annotation or its default; None if it has neither."""
     kind = parameter.annotation
     if get_origin(kind) is Union or type(kind).__name__ == "UnionType":
         kind = next((one for one in get_args(kind) if one is not type(None)), None)
-    for known in (bool, int, float, str):
-        if kind is known or (parameter.annotation is parameter.empty and type(parameter.default) is known):
-            return known
+    for candidate in (bool, int, float, str):
+        if kind is candidate or (parameter.annotation is parameter.empty and type(parameter.default) is candidate):
+            return candidate
     return None
 
 

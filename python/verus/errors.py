@@ -1,4 +1,4 @@
-"""What can go wrong with what a user typed or passed, in one sentence that names the place.
+"""Errors in a user's arguments and files, each as one sentence that names the place.
 
 Every message that leaves the package names a field, a file or a line; the command line turns field
 names into flags and exits with code 2.
@@ -16,7 +16,7 @@ class FieldError(ValueError):
 
     Attributes:
         field: The name of the argument that holds it, as the Python API spells it (``duration_s``).
-        problem: What is wrong with it, as the rest of a sentence.
+        problem: The problem, as the rest of a sentence after the field's name.
 
     Example:
         >>> str(FieldError("duration_s", "must be above 0, not -1"))
@@ -51,7 +51,7 @@ def flag_of(field: str) -> str:
 
 
 def in_flags(problem: str) -> str:
-    """What is wrong with an argument, other arguments that it names called as on the command line.
+    """A problem with an argument, where other arguments that it names are written as flags.
 
     Example:
         >>> in_flags("must be at most 1400 beside light_trace, not 1500")
@@ -63,7 +63,7 @@ def in_flags(problem: str) -> str:
 
 
 def near(word: str, names: Iterable[str]) -> str:
-    """The nearest of `names`, to follow a statement; empty if none is near. The end of a name may stand for all of it.
+    """The nearest of `names`, to follow a statement; empty if there is none. `word` may be the end of a name.
 
     Example:
         >>> near("comapre", ["compare", "report"]), near("x", ["compare"])
@@ -86,17 +86,17 @@ def near(word: str, names: Iterable[str]) -> str:
 
 
 def near_or_all(word: str, names: Iterable[str]) -> str:
-    """The nearest of `names`, or all of them where none is near and they are few.
+    """The nearest of `names`; without one, all of them if they are few.
 
     Example:
         >>> near_or_all("x", ["compare", "report"]), near_or_all("x", map(str, range(100)))
         ('; there are compare, report', '')
     """
-    known = list(names)
-    return near(word, known) or (f"; there are {', '.join(known)}" if len(known) < _MANY else "")
+    listed = list(names)
+    return near(word, listed) or (f"; there are {', '.join(listed)}" if len(listed) < _MANY else "")
 
 
-#: So many names are too many for a line.
+#: From this number on, names are too many for a line.
 _MANY = 40
 
 

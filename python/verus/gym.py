@@ -1,7 +1,8 @@
 """Congestion control as an environment of Gymnasium, for programs that learn it (`pip install "verus-cc[gym]"`).
 
-An episode is one run of the simulator. At each step the agent sets the congestion window of one flow, hears what came
-of it an interval later, and is rewarded for what was delivered, less what it cost in delay and in losses.
+An episode is one run of the simulator. At each step the agent sets the congestion window of one
+flow, and gets an observation an interval later. Its reward is the delivered rate, less costs of
+delay and of losses.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ class CongestionEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
     Action: one number between -1 and 1. The window is multiplied by 2 to that power, and kept between 2 and 10,000
     packets.
 
-    Observation: what the sender saw in the last interval, six numbers in the order of `OBSERVED`: what was acknowledged
-    (Mbit/s), what it sent (Mbit/s), the mean round-trip time (ms; that of the interval before where nothing was
-    acknowledged), the least of the episode (ms), lost packets as a share of those that were heard of, and the window
-    (packets).
+    Observation: six numbers of the last interval, in the order of `OBSERVED`. They are the
+    acknowledged rate (Mbit/s), the sent rate (Mbit/s), the mean round-trip time (ms), the minimum
+    of the episode (ms), lost packets as a share of acknowledged and lost ones, and the window
+    (packets). Without acknowledgements the mean is that of the interval before.
 
-    Reward: delivered Mbit/s, less `delay_cost` for each ms of the mean round-trip time above the least, less
-    `loss_cost` times the share that was lost. `reward` can be overridden.
+    Reward: delivered Mbit/s, less `delay_cost` for each ms of the mean round-trip time above the
+    minimum, less `loss_cost` times the share that was lost. `reward` can be overridden.
 
     An episode is truncated after `duration_s`, and never terminates before. The scenario's seed is drawn from that
     given to `reset`: the same seed and actions give the same observations, bit for bit.
@@ -111,8 +112,8 @@ class CongestionEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
         if self._competitors:
             Contestant.from_flows(self._competitors)
         self.action_space = spaces.Box(-1.0, 1.0, shape=(1,), dtype=np.float32)
-        most = np.array(list(OBSERVED.values()), dtype=np.float32)
-        self.observation_space = spaces.Box(np.zeros_like(most), most, dtype=np.float32)
+        maxima = np.array(list(OBSERVED.values()), dtype=np.float32)
+        self.observation_space = spaces.Box(np.zeros_like(maxima), maxima, dtype=np.float32)
         self._agent = _Agent(self.interval_s)
         self._simulation: _verus.Simulation | None = None
         self._steps = 0
@@ -123,8 +124,8 @@ class CongestionEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
         """Begins an episode; the first observation is of a flow that has just begun.
 
         Args:
-            seed: Of all that is random in this episode and those after it; it goes on from the last if None.
-            options: None are known.
+            seed: The seed of this episode and those after it. If None, the sequence continues.
+            options: Unused; there are no options.
         """
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(2**31))
@@ -164,13 +165,13 @@ class CongestionEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
         now_s = min(self._steps * self.interval_s, self.duration_s)
         goes_on = self._simulation.run_until(now_s)
         observation = self._observe(now_s - began_s)
-        seen = dict(zip(OBSERVED, map(float, observation), strict=True))
+        by_name = dict(zip(OBSERVED, map(float, observation), strict=True))
         if not goes_on:
             self._simulation = None
-        return observation, self.reward(seen), False, not goes_on, {"time_s": now_s}
+        return observation, self.reward(by_name), False, not goes_on, {"time_s": now_s}
 
     def reward(self, seen: dict[str, float]) -> float:
-        """What an interval is worth; override it for another aim.
+        """The reward of an interval; override it for another aim.
 
         Args:
             seen: The observation after it, by name (`OBSERVED`).
@@ -183,15 +184,15 @@ class CongestionEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
         self._simulation = None
 
     def _observe(self, passed_s: float) -> Observation:
-        seen = np.array(self._agent.end_interval(passed_s), dtype=np.float32)
-        return np.clip(seen, 0, np.array(list(OBSERVED.values()), dtype=np.float32))
+        observation = np.array(self._agent.end_interval(passed_s), dtype=np.float32)
+        return np.clip(observation, 0, np.array(list(OBSERVED.values()), dtype=np.float32))
 
 
 gymnasium.register(id=ID, entry_point=f"{__name__}:CongestionEnv")
 
 
 class _Agent(Controller):
-    """Does what it is told at the beginning of each interval, and counts."""
+    """Applies the window that it gets at the beginning of each interval, and counts."""
 
     def __init__(self, interval_s: float) -> None:
         self.packets = INITIAL_PACKETS
@@ -210,14 +211,14 @@ class _Agent(Controller):
         """The observation after so much time, in the order of `OBSERVED`."""
         if self._acked:
             self._rtt_ms = self._rtts_ms / self._acked
-        heard_of = self._acked + self._lost
+        resolved = self._acked + self._lost
         to_mbps = 8 / 1e6 / passed_s
         return (
             self._delivered_bytes * to_mbps,
             self._sent_bytes * to_mbps,
             self._rtt_ms,
             self._min_rtt_ms,
-            self._lost / heard_of if heard_of else 0.0,
+            self._lost / resolved if resolved else 0.0,
             self.packets,
         )
 
@@ -227,7 +228,7 @@ class _Agent(Controller):
         self.next_tick_s = now_s
 
     def on_tick(self, now_s: float, in_flight_bytes: int) -> None:
-        # The interval that begins now has the window that `begin_interval` was told.
+        # The interval that begins now has the window that `begin_interval` set.
         self.window_bytes = self.packets * self._packet_bytes
         self._intervals += 1
         self.next_tick_s = self._intervals * self._interval_s

@@ -25,7 +25,7 @@ class Trace:
     """Delivery opportunities: when a link can send a packet of 1500 bytes.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         times_ms: One entry for each opportunity, in milliseconds, never decreasing.
         duration_s: After which it repeats, in seconds: its last opportunity, or the end of a stretch.
 
@@ -67,8 +67,8 @@ class Trace:
             OSError: It cannot be read.
             ValueError: It is no trace; the message names the line.
         """
-        found = _verus.trace_read(str(path))
-        return cls(found["times_ms"], name=found["name"], duration_s=found["period_ms"] / 1000)
+        parsed = _verus.trace_read(str(path))
+        return cls(parsed["times_ms"], name=parsed["name"], duration_s=parsed["period_ms"] / 1000)
 
     @classmethod
     def generate(cls, channel: str, *, duration_s: float = 60.0, seed: int = 1) -> Trace:
@@ -135,5 +135,5 @@ class Trace:
     @staticmethod
     def info(path: str | PathLike[str]) -> dict[str, Any]:
         """Statistics of a trace file or a channel: rate, variation at three time scales, outages."""
-        found: dict[str, Any] = json.loads(_verus.trace_info(str(path)))
-        return found
+        statistics: dict[str, Any] = json.loads(_verus.trace_info(str(path)))
+        return statistics
