@@ -1,4 +1,4 @@
-"""What pip asks for a wheel: maturin's extension, beside it the program `verus-endpoint`, and the playground.
+"""The build backend for pip: maturin's extension, beside it the program `verus-endpoint`, and the playground.
 
 maturin puts what lies in `target/wheel/scripts` beside the interpreter (`data` in `pyproject.toml`);
 this builds the program into it first. An editable installation is without it: `make build`, which
@@ -42,7 +42,8 @@ SCRIPTS = Path("target/wheel/scripts")
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """A wheel with the program and the playground."""
     _leave_folders_out()
-    # Of all alike, lest what both have in common be compiled twice.
+    # The same for the extension and the program, whose common crates would otherwise be compiled
+    # twice.
     os.environ["CARGO_PROFILE_RELEASE_STRIP"] = "symbols"
     with compiling.on_terminal(), _scripts():
         for made in compiling.build("--release", "--package", "verus-cli"):
@@ -59,7 +60,7 @@ def build_editable(wheel_directory: str, config_settings: Any = None, metadata_d
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Any = None) -> str:
-    """What the wheel will say of itself."""
+    """The wheel's metadata."""
     with _scripts():
         return maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
 
@@ -88,7 +89,7 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
 
 
 def _members() -> Iterator[Path]:
-    """What lies in the crates of the workspace, of which cargo wants all to be there, whichever it builds."""
+    """Files of all crates of the workspace: cargo needs every crate, even to build one."""
     workspace = tomllib.loads(Path("Cargo.toml").read_text(encoding="utf-8"))["workspace"]
     for member in workspace["members"]:
         yield from sorted(Path(member).rglob("*"))
@@ -100,7 +101,7 @@ def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _leave_folders_out() -> None:
-    """Where crates were unpacked, which would stand in whatever is built, in messages of panics.
+    """Removes the folders of unpacked crates from messages of panics in the built programs.
 
     Flags of this kind are divided by spaces: a folder with one in its name stays.
     """

@@ -30,8 +30,8 @@ def build() -> bool:
 
 def _have_target() -> bool:
     def there() -> bool:
-        asked = ["rustc", "--print", "target-libdir", "--target", TARGET]
-        said = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+        command = ["rustc", "--print", "target-libdir", "--target", TARGET]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         return said.returncode == 0 and Path(said.stdout.strip()).is_dir()
 
     if not there() and shutil.which("rustup"):

@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parents[1] / "python" / "verus" / "report" / "vega.js.gz
 
 
 def bundle() -> str:
-    """What it holds: whose it is, then Vega, Vega-Lite and Vega-Embed; the first two as `vega` and `vegaLite`.
+    """The bundle: licences, then Vega, Vega-Lite and Vega-Embed; the first two as `vega` and `vegaLite`.
 
     vl-convert gives out Vega-Embed alone, which can only draw later. Within it, the others have names that are found
     where Vega-Embed uses them.

@@ -1,4 +1,4 @@
-"""Runs cargo, and lets whoever waits see what it compiles."""
+"""Runs cargo, and shows the crates that it compiles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def build(*arguments: str) -> list[dict[str, Any]]:
-    """Build, and return what was made: cargo's messages of reason `compiler-artifact`.
+    """Build, and return the artifacts: cargo's messages of reason `compiler-artifact`.
 
     Raises:
         CalledProcessError: If cargo fails, which has said why.
@@ -31,7 +31,7 @@ def build(*arguments: str) -> list[dict[str, Any]]:
 def on_terminal() -> Iterator[None]:
     """Name each crate that is compiled on the terminal, too, where there is one and standard error is another.
 
-    It takes minutes, in which pip keeps what is printed to itself (`--verbose` shows it).
+    Compiling takes minutes, in which pip hides all output (`--verbose` shows it).
     """
     with contextlib.ExitStack() as stack:
         if sys.stderr.isatty():

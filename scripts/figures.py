@@ -8,8 +8,9 @@
 
 A claim is checked on recordings or on built-in channels; without the folder of recordings nothing is written.
 
-Of a `.csv` the page is written. What a program prints is kept as it is (`.txt`): above each table that quotes it the
-page names it (`<!-- from speed.txt -->`). Where the same table is printed, it is put in place.
+The page of a `.csv` is written from it. The output of a program is kept unchanged (`.txt`). Above
+each table that quotes it the page names the file (`<!-- from speed.txt -->`), and the same table in
+the output replaces it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ BENCHMARKS = "../BENCHMARKS.md"
 
 #: The senders that the published suites are run with.
 CHECKED = "cubic bbr1 bbr c4 prague copa ledbatpp forward scream verus:ratio=2"
-#: `verus …` that writes a table of its own and the page's text: what is run, and the page that quotes it.
+#: Commands of `verus` that write a table and the page's text, with the page that quotes it.
 REPRODUCED = {
     "claims.csv": ("reproduce all --modes paper,prototype", "claims.md"),
     "ablation.csv": ("reproduce ablation", "results/ablation.md"),
@@ -60,18 +61,18 @@ REPRODUCED = {
     "forward.csv": ("reproduce forward --seed 6", "forward.md"),
     "check.csv": (f"check {CHECKED} --suite rfc9743 bbr-draft c4 picoquic rmcat scream laws", "check.md"),
 }
-#: What says what is run: channels, and rows.
+#: Input files of results: channels, and rows of suites.
 CHANNELS = "crates/channel/src/generate/*.tsv"
 SUITES = "python/verus/suites/*.toml"
 
 
 @dataclass(frozen=True)
 class Made:
-    """What a result is made of that depends on no clock: where one of these changes, it is made again."""
+    """The origins of a result that depends on no clock: after a change of one of them, it is made again."""
 
     #: Senders, by their bare names.
     senders: list[str]
-    #: Files that say what is run.
+    #: Input files, as patterns.
     inputs: tuple[str, ...] = (CHANNELS,)
     #: Whether packets overtake others on some of its paths.
     reordering: bool = False
@@ -113,7 +114,7 @@ WITHOUT_RECORDINGS = {
 
 @dataclass(frozen=True)
 class Printed:
-    """What is kept as it is printed."""
+    """A result that is kept as a program prints it."""
 
     page: str
     commands: tuple[str, ...]
@@ -202,7 +203,7 @@ def umts(traces: str) -> Iterator[str]:
 
 
 def forward_parts(traces: str) -> Iterator[str]:
-    """What `forward` does without each of its parts, which only a build for research can leave out."""
+    """Measures `forward` without each of its parts, which only a build for research can leave out."""
     extension = ["-p", "verus-extension", "-p", "verus-protocol", "--features", "verus-protocol/parts"]
     subprocess.run(["cargo", "build", "--release", "--quiet", "--target-dir", "target/parts", *extension], check=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -217,15 +218,15 @@ def forward_parts(traces: str) -> Iterator[str]:
         parts = [part for part in re.split(", | or ", choices) if part != "none"]
         senders = ["--scheme", *(f"forward:without={part}" for part in parts)]
         out = Path(folder) / "forward"
-        told = ["--short", "--traces", traces, "--out", str(out), *senders]
-        done = subprocess.run([sys.executable, "-m", "verus", "reproduce", "forward", *told], env=env, check=False)
+        options = ["--short", "--traces", traces, "--out", str(out), *senders]
+        done = subprocess.run([sys.executable, "-m", "verus", "reproduce", "forward", *options], env=env, check=False)
         if done.returncode not in (0, 3):  # 3: a target is missed
             sys.exit(done.returncode)
         yield from (out / "forward.md").read_text().splitlines()
 
 
 def equilibrium(_: str) -> Iterator[str]:
-    """What Verus and `forward` settle at: formulas beside the simulator."""
+    """Equilibria of Verus and `forward`: formulas beside the simulator."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([VERUS, "reproduce", "equilibrium", "--out", folder], check=False)
         if done.returncode not in (0, 3):  # 3: a target is missed
@@ -234,26 +235,27 @@ def equilibrium(_: str) -> Iterator[str]:
 
 
 def arena_cost(_: str) -> Iterator[str]:
-    """What a simulated packet costs in CPU time with each sender, over what it costs with Cubic."""
+    """CPU time of a simulated packet with each sender, over that with Cubic."""
     packets_each, rounds = 200 * 10e6 / (8 * 1500), 9
-    found: dict[str, list[float]] = {label: [] for label in ARENA}
+    relative: dict[str, list[float]] = {label: [] for label in ARENA}
     for _round in range(rounds):
-        # In turn, so that whatever else the machine does meets all alike.
+        # In turn, so that other load on the machine affects all alike.
         cost = {}
         for label, scheme in ARENA.items():
             began = time.process_time()
             (row,) = compared(["rate:10"], [scheme], queues=["droptail:bytes=200000"], duration_s=200)
             cost[label] = (time.process_time() - began) / (packets_each * row["utilization"])
-        for label, own in cost.items():
-            found[label].append(own / cost["Cubic"])
+        for label, cpu_s in cost.items():
+            relative[label].append(cpu_s / cost["Cubic"])
     yield f"| sender | CPU time a packet over Cubic's, median of {rounds} | least | greatest |"
     yield "|---|---|---|---|"
-    for label, ratios in sorted(found.items(), key=lambda entry: statistics.median(entry[1])):
+    for label, ratios in sorted(relative.items(), key=lambda entry: statistics.median(entry[1])):
         yield f"| {label} | {statistics.median(ratios):.2f} | {min(ratios):.2f} | {max(ratios):.2f} |"
 
 
-#: The rate of htsim over that of the lean loop (`bench/lean-anchor` beside the recordings), measured in turn on another
-#: machine: of its NewReno, without metrics, SACK and recovery of single losses. It is no part of this repository.
+#: The rate of htsim over that of the lean loop (`bench/lean-anchor` beside the recordings),
+#: measured in turn on another machine. It is that of htsim's NewReno, which has no metrics, SACK or
+#: recovery of single losses. htsim is no part of this repository.
 HTSIM = {"W1, 1 flow": 6.35 / 23.2, "W1, 10 flows": 7.4 / 10.3, "W2, 10 flows": 5.5 / 11.0}
 
 
@@ -262,7 +264,8 @@ def users(traces: str) -> Iterator[str]:
     shared, rounds = Path(traces).parent, 5
     highway = f"{traces}/cs244-2017/highway_drive_2min"
     w1, w2 = ["rate:100", "droptail:bytes=500000"], [highway, "red:min=375000,max=1125000,p=0.1,preset=cs244"]
-    #: By name: channel and queue, flows, seconds of the long run and of the short one, and what the loop is told.
+    #: By name: channel and queue, flows, seconds of the long run and of the short one, and the
+    #: loop's arguments.
     workloads: dict[str, tuple[list[str], int, int, int, list[str]]] = {
         "W1, 1 flow": (w1, 1, 300, 10, ["w1", "full", "1", "300"]),
         "W1, 10 flows": (w1, 10, 300, 10, ["w1", "full", "10", "300"]),
@@ -300,9 +303,9 @@ def users(traces: str) -> Iterator[str]:
                 for each, scheme in schemes.items():
                     (cpu, packets), (start, few) = (compare(channel, scheme, flows, s) for s in (long, short))
                     rates[each].append((packets - few) / (cpu - start) / 1e6)
-            found = {each: statistics.median(values) for each, values in rates.items()}
-            htsim = found["lean"] * HTSIM[name]
-            cells = [*found.values(), found["NewReno"] / htsim, found["Cubic"] / htsim]
+            medians = {each: statistics.median(values) for each, values in rates.items()}
+            htsim = medians["lean"] * HTSIM[name]
+            cells = [*medians.values(), medians["NewReno"] / htsim, medians["Cubic"] / htsim]
             yield f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"
 
 
@@ -493,21 +496,21 @@ def compared(traces: list[str], schemes: list[str], **options: Any) -> list[dict
 
 def tables(text: str) -> dict[str, list[str]]:
     """The lines of each Markdown table, by its heads; a second with the same heads has a 2 behind."""
-    found: dict[str, list[str]] = {}
+    by_heads: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in [*text.splitlines(), ""]:
         if line.startswith("|"):
             lines.append(line)
         elif lines:
             heads = "".join(lines[0].split())
-            earlier = sum(1 for known in found if known.startswith(heads))
-            found[heads + (str(earlier + 1) if earlier else "")] = lines
+            earlier = sum(1 for known in by_heads if known.startswith(heads))
+            by_heads[heads + (str(earlier + 1) if earlier else "")] = lines
             lines = []
-    return found
+    return by_heads
 
 
 def with_tables(page: str, new: str, *, needed: bool) -> str:
-    """The page, the tables that `new` has under the same heads put in place of its own."""
+    """The page, with its tables replaced by those of `new` that have the same heads."""
     old = tables(page)
     for heads, lines in tables(new).items():
         if heads in old:
@@ -518,7 +521,7 @@ def with_tables(page: str, new: str, *, needed: bool) -> str:
 
 
 def printed(command: str, traces: str) -> str:
-    """What a command prints, and the line that ran it; it must succeed."""
+    """The output of a command, after the line that ran it; it must succeed."""
     done = subprocess.run(
         command.split(),
         stdout=subprocess.PIPE,
@@ -545,38 +548,38 @@ def main() -> None:
     parser.add_argument("--made", type=Path, help="a folder that holds what an earlier call reproduced; it is not run")
     parser.add_argument("--timed", action="store_true", help="what depends on the machine, instead of what does not")
     parser.add_argument("--only", nargs="*", metavar="RESULT", help="these results alone")
-    told = parser.parse_args()
-    names = told.only or [
-        *(name for name, entry in PRINTED.items() if entry.timed == told.timed),
-        *(name for name in REPRODUCED if (name in TIMED) == told.timed),
-        *(name for name in MADE if (name in TIMED) == told.timed and name not in ASKED),
+    options = parser.parse_args()
+    names = options.only or [
+        *(name for name, entry in PRINTED.items() if entry.timed == options.timed),
+        *(name for name in REPRODUCED if (name in TIMED) == options.timed),
+        *(name for name in MADE if (name in TIMED) == options.timed and name not in ASKED),
     ]
-    known = [*REPRODUCED, *PRINTED, *MADE]
-    if unknown := set(names) - set(known):
-        sys.exit(f"--only: no result is called {', '.join(sorted(unknown))}; known: {', '.join(known)}")
-    if not told.traces and not WITHOUT_RECORDINGS.issuperset(names):
+    results = [*REPRODUCED, *PRINTED, *MADE]
+    if unknown := set(names) - set(results):
+        sys.exit(f"--only: no result is called {', '.join(sorted(unknown))}; known: {', '.join(results)}")
+    if not options.traces and not WITHOUT_RECORDINGS.issuperset(names):
         parser.error("--traces is missing")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             if name in REPRODUCED:
                 command, page = REPRODUCED[name]
-                text = reproduced(name, told.traces, told.made or Path(folder), run=told.made is None)
+                text = reproduced(name, options.traces, options.made or Path(folder), run=options.made is None)
                 command = f"verus {command}" + ("" if name in WITHOUT_RECORDINGS else " --traces FOLDER")
             elif name in MADE:
                 page, make = MADE[name]
                 command = f"python scripts/figures.py --only {name}"
                 command += "" if name in WITHOUT_RECORDINGS else " --traces FOLDER"
-                text = "\n".join(make(told.traces)) + "\n"
+                text = "\n".join(make(options.traces)) + "\n"
             else:
                 page, command = PRINTED[name].page, "; ".join(PRINTED[name].commands)
-                text = "\n".join(printed(line, told.traces) for line in PRINTED[name].commands)
+                text = "\n".join(printed(line, options.traces) for line in PRINTED[name].commands)
             if not name.endswith(".csv"):
                 (RESULTS / name).write_text(text)
             path = DOCS / page
             whole = name == "claims.csv" or path.parent == RESULTS
             path.write_text(text if whole else with_tables(path.read_text(), text, needed=name not in PRINTED))
-            # One by one, so that what has been made is kept when a later command fails.
+            # One by one, so that earlier results are kept when a later command fails.
             sources = json.loads((RESULTS / "sources.json").read_text())
             sources[name] = {
                 "page": page,
@@ -590,7 +593,7 @@ def main() -> None:
                 sources[name] |= {"senders": of.senders, "reordering": of.reordering, "behaviour": digest}
                 sources[name] |= {"inputs": of.inputs, "read": made_of.files(of.inputs)}
                 if name not in WITHOUT_RECORDINGS:
-                    sources[name]["recordings"] = made_of.recordings(Path(told.traces))
+                    sources[name]["recordings"] = made_of.recordings(Path(options.traces))
             (RESULTS / "sources.json").write_text(json.dumps(sources, indent=1, ensure_ascii=False) + "\n")
 
 

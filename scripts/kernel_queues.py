@@ -4,9 +4,10 @@
     python scripts/kernel_queues.py                  # `make kernel-queues`
     python scripts/kernel_queues.py --only RED PIE
 
-A kernel runs as an ordinary process (user-mode Linux, with this machine's files, read-only) and takes its time from a
-clock that stands still while it computes: a busy machine changes nothing. Each run has a kernel of its own, in which
-`kernel_queues_guest.py` sets up the path. No root is needed; `ip` and `tc` (iproute2) are.
+A kernel runs as an ordinary process (user-mode Linux, with this machine's files, read-only). Its
+clock stands still while it computes, so a busy machine changes nothing. Each run has a separate
+kernel, in which `kernel_queues_guest.py` sets up the path. No root is needed; `ip` and `tc`
+(iproute2) are.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class Queue:
 
     tc: str
     verus: str
-    #: What to add for marks, and what for none; None where the queue never marks.
+    #: The options with marks, and those without; None where the queue never marks.
     tc_ecn: tuple[str, str] | None = ("ecn", "")
     verus_ecn: tuple[str, str] = ("ecn=yes", "ecn=no")
-    #: What the kernel must say of it: settings that `tc` works out.
-    told: str = ""
+    #: Settings that `tc` computes, which must be in the kernel's own description.
+    computed: str = ""
 
     def forms(self, ecn: bool) -> tuple[str, str]:
         """Both texts, with marks or without."""
@@ -68,12 +69,12 @@ QUEUES = {
         "red limit 605600 min 30280 max 90840 avpkt 1514 burst 33 probability 0.1 bandwidth 10mbit",
         f"red:min=30000,max=90000,p=0.1,limit=600000,weight={2**-4}",
         tc_ecn=("ecn harddrop", ""),
-        told="ewma 4 probability 0.1",  # `tc` makes of the burst a weight of 2⁻⁴
+        computed="ewma 4 probability 0.1",  # `tc` makes of the burst a weight of 2⁻⁴
     ),
     "CoDel": Queue("codel", "codel", tc_ecn=("ecn", "noecn")),
     "FQ-CoDel": Queue("fq_codel", "fq_codel", tc_ecn=("ecn", "noecn")),
     "PIE": Queue("pie", "pie", tc_ecn=("ecn", "noecn")),
-    # Marks whatever is capable of it.
+    # It marks every packet that can carry a mark.
     "DualPI2": Queue("dualpi2", "dualpi2", tc_ecn=("", ""), verus_ecn=("", "")),
 }
 
@@ -87,7 +88,7 @@ class Case:
     ecn: bool
 
     def kernel(self, linux: Path) -> dict[str, Any]:
-        """What the kernel's queue did."""
+        """The results of the kernel's queue."""
         task = {
             "qdisc": QUEUES[self.name].forms(self.ecn)[0],
             "flows": self.flows,
@@ -118,8 +119,8 @@ class Case:
             if not result.exists():
                 raise RuntimeError(f"{self}: {error.read_text() if error.exists() else done.stdout}")
             found: dict[str, Any] = json.loads(result.read_text())
-        if QUEUES[self.name].told not in found["qdisc"]:
-            raise RuntimeError(f"{self}: other settings than {QUEUES[self.name].told}: {found['qdisc']}")
+        if QUEUES[self.name].computed not in found["qdisc"]:
+            raise RuntimeError(f"{self}: other settings than {QUEUES[self.name].computed}: {found['qdisc']}")
         print(f"{self}: {found}", file=sys.stderr, flush=True)
         return found
 
@@ -226,8 +227,8 @@ def main() -> None:
     parser.add_argument("--linux", type=Path, default=UML, help="user-mode Linux (target/uml/linux)")
     parser.add_argument("--only", nargs="+", choices=QUEUES, default=list(QUEUES), help="these queues alone")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="kernels at the same time")
-    told = parser.parse_args()
-    for line in table(told.linux, told.only, told.jobs):
+    options = parser.parse_args()
+    for line in table(options.linux, options.only, options.jobs):
         print(line)
 
 

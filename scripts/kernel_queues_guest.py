@@ -1,12 +1,12 @@
-"""What `kernel_queues.py` runs in user-mode Linux, as its first process: TCP flows through a queue of the kernel.
+"""The first process of user-mode Linux under `kernel_queues.py`: TCP flows through a queue of the kernel.
 
     kernel_queues_guest.py TASK.json FOLDER
 
-Three network namespaces in a row: sender, router and receiver. The router's way out is shaped by `tbf`, whose child is
-the queue under test; propagation is all on the way back, by `netem` at the receiver, so that it is not in that
-queue. Two packet sockets of the router see each data packet come and go, with the kernel's time stamps; what lies
-between them is the packet's delay. One clock, no probes, and no packet is in a queue that it would not be in
-otherwise.
+Three network namespaces in a row: sender, router and receiver. The router's output is shaped by
+`tbf`, whose child is the queue under test. All propagation delay is on the path back, by `netem` at
+the receiver, so it is not in that queue. Two packet sockets of the router see each data packet come
+and go, with the kernel's time stamps; their difference is the packet's delay. There is one clock,
+no probe, and no additional queue.
 
 It reads the task and writes FOLDER/result.json, or FOLDER/error.txt. Only Python's own library, `ip` and `tc` are used.
 """
@@ -30,7 +30,7 @@ from typing import Any
 LIBC = ctypes.CDLL(None, use_errno=True)
 SENDER, ROUTER, RECEIVER = "sender", "router", "receiver"
 PORT = 5001
-#: Of a captured packet: headers of IP and TCP.
+#: The captured part of a packet, bytes: headers of IP and TCP.
 SEEN_BYTES = 64
 #: Smaller packets carry no data.
 LEAST_DATA_BYTES = 200
@@ -105,29 +105,29 @@ def capture(device: str) -> socket.socket:
         (0x06, 0, 0, 0),
     ]
     text = b"".join(struct.pack("HBBI", *line) for line in program)
-    held = ctypes.create_string_buffer(text, len(text))
-    seen = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
-    seen.setsockopt(
+    program_text = ctypes.create_string_buffer(text, len(text))
+    packet_socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
+    packet_socket.setsockopt(
         socket.SOL_SOCKET,
         SO_ATTACH_FILTER,
-        struct.pack("HL", len(program), ctypes.addressof(held)),
+        struct.pack("HL", len(program), ctypes.addressof(program_text)),
     )
-    seen.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    seen.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 32 << 20)
-    seen.bind((device, ETH_P_ALL))
-    seen.setblocking(False)
-    return seen
+    packet_socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    packet_socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 32 << 20)
+    packet_socket.bind((device, ETH_P_ALL))
+    packet_socket.setblocking(False)
+    return packet_socket
 
 
-class Seen:
-    """The data packets that one device saw: when, by what identifies them."""
+class PacketCapture:
+    """The data packets that one device saw: time, size and mark, by their identity."""
 
     def __init__(self, device: str) -> None:
         self.socket = capture(device)
         self.packets: dict[tuple[int, int, int], tuple[float, int, bool]] = {}
 
     def drain(self) -> None:
-        """Takes what has come."""
+        """Reads all captured packets."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 packet, about, _, _ = self.socket.recvmsg(SEEN_BYTES, 64)
@@ -145,7 +145,7 @@ class Seen:
 def transfer(task: dict[str, Any]) -> dict[str, Any]:
     """Sends for as long as is asked; what crossed the queue after the warm-up."""
     enter(ROUTER)
-    came, left = Seen("r0"), Seen("r1")
+    came, left = PacketCapture("r0"), PacketCapture("r1")
     enter(RECEIVER)
     listener = socket.create_server(("10.0.2.1", PORT), backlog=64)
     events = selectors.DefaultSelector()
@@ -158,8 +158,8 @@ def transfer(task: dict[str, Any]) -> dict[str, Any]:
             end.setblocking(False)
         senders.append(sender)
         receivers.append(receiver)
-    for seen in (came, left):
-        events.register(seen.socket, selectors.EVENT_READ, seen)
+    for device in (came, left):
+        events.register(device.socket, selectors.EVENT_READ, device)
     for receiver in receivers:
         events.register(receiver, selectors.EVENT_READ, None)
     for sender in senders:
@@ -170,7 +170,7 @@ def transfer(task: dict[str, Any]) -> dict[str, Any]:
     received = 0
     while (now := time.time()) < end:
         for key, mask in events.select(0.1):
-            if isinstance(key.data, Seen):
+            if isinstance(key.data, PacketCapture):
                 key.data.drain()
             elif mask & selectors.EVENT_READ:
                 with contextlib.suppress(BlockingIOError):
@@ -179,20 +179,22 @@ def transfer(task: dict[str, Any]) -> dict[str, Any]:
             else:
                 with contextlib.suppress(BlockingIOError):
                     key.fileobj.send(chunk)  # type: ignore[union-attr]
-    for seen in (came, left):
-        seen.drain()
-        if seen.lost():
-            raise RuntimeError(f"{seen.lost()} packets were not captured")
+    for device in (came, left):
+        device.drain()
+        if device.lost():
+            raise RuntimeError(f"{device.lost()} packets were not captured")
     return measured(task, came, left, received, start, end)
 
 
-def measured(task: dict[str, Any], came: Seen, left: Seen, received: int, start: float, end: float) -> dict[str, Any]:
+def measured(
+    task: dict[str, Any], came: PacketCapture, left: PacketCapture, received: int, start: float, end: float
+) -> dict[str, Any]:
     """The numbers of a run, of packets that came within the measured interval (of those that left: left)."""
     if (largest := max(size for _, size, _ in came.packets.values())) > 1500:
         raise RuntimeError(f"a packet of {largest} bytes: segmentation is on")
     arrivals = {key: at for key, (at, _, _) in came.packets.items() if start <= at < end}
     delays = sorted(left.packets[key][0] - at for key, at in arrivals.items() if key in left.packets)
-    # What came in the last second may still wait.
+    # Packets that came in the last second may still wait.
     settled = [key for key, at in arrivals.items() if at < end - 1]
     departed = [key for key, (at, _, _) in left.packets.items() if start <= at < end]
     seconds = task["seconds"]
@@ -213,7 +215,7 @@ def measured(task: dict[str, Any], came: Seen, left: Seen, received: int, start:
 
 
 def main() -> None:
-    """Runs a task, writes what came out, and turns the machine off."""
+    """Runs a task, writes its result, and turns the machine off."""
     task_file, folder = sys.argv[1:3]  # the kernel adds its own
     os.environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
     mount("proc", "/proc")

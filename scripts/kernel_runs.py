@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What `forward` does in Linux's TCP, beside Cubic and BBR: four tables, each by its command (as root).
+"""Measures `forward` in Linux's TCP, beside Cubic and BBR: four tables, each by its command (as root).
 
     python scripts/kernel_runs.py agreement --traces ../shared/traces    # beside UDP and the simulator, on recordings
     python scripts/kernel_runs.py page                                   # a page beside a bulk flow of the same host
     python scripts/kernel_runs.py cost                                   # per acknowledgement, per flow
     python scripts/kernel_runs.py clients                                # iperf3, curl, ssh, rsync of real servers
 
-`--short` runs little of each, which a test does: whether it works, not what it says. Everything happens in network
-namespaces; congestion controls that a namespace may have are, while it runs, those that are tried here.
+`--short` runs little of each, for a test that it works, without meaningful numbers. Everything
+happens in network namespaces. While it runs, the congestion controls allowed in a namespace are
+those that are tried here.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ BIN = Path(sys.executable).parent
 VERUS = str(BIN / "verus")
 ENDPOINT = str(BIN / "verus-endpoint")
 
-#: As the kernel has it while this runs.
+#: The name of `forward` in the kernel while this runs.
 FORWARD = "verus_runs"
-#: Who is compared: the name in tables, and the kernel's.
+#: Congestion controls: the name in tables, and the kernel's.
 SENDERS = {"forward": FORWARD, "Cubic": "cubic", "BBR": "bbr"}
 #: The drop-tail queue of all emulated links.
 QUEUE = "droptail:bytes=600kB"
@@ -61,7 +62,7 @@ BUILT_IN = ("rate:2", "rate:12", "rate:50", CHANNEL)
 
 
 def run(*words: str, **options: Any) -> str:
-    """What a program prints; it must succeed."""
+    """The output of a program, which must succeed."""
     done = subprocess.run(words, capture_output=True, text=True, check=False, **options)
     if done.returncode:
         sys.exit(f"`{' '.join(words)}` ended with {done.returncode}: {done.stderr.strip()}")
@@ -104,7 +105,7 @@ class Host:
     name: str
 
     def words(self, *words: str) -> list[str]:
-        """What runs a program there, with the file systems of all."""
+        """The command that runs a program in it, with the file systems of all."""
         return ["nsenter", f"--net=/run/netns/{self.name}", *words]
 
     def run(self, *words: str, **options: Any) -> str:
@@ -116,7 +117,7 @@ class Host:
         return subprocess.Popen(self.words(*words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def prefer(self, control: str) -> None:
-        """What its new connections get."""
+        """Sets the congestion control of its new connections."""
         self.run("sysctl", "-qw", f"net.ipv4.tcp_congestion_control={control}")
 
 
@@ -144,7 +145,7 @@ def ended(*servers: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def behind(server: Host, client: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """What a client behind the channel prints, whose servers are on `server`, and how the link to it was."""
+    """The output of a client behind the channel, whose servers are on `server`, and the metrics of the link to it."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         link = ["--down", CHANNEL, "--queue", QUEUE, "--out", str(out)]
@@ -346,9 +347,9 @@ def carried(rate: str | None, control: str, seconds: int) -> tuple[float, float]
         with ended(right.start("iperf3", "--server")):
             time.sleep(0.3)
             words = ["iperf3", "--client", "10.9.0.2", "--json", "--congestion", control, "--time", str(seconds)]
-            told = json.loads(left.run(*words))["end"]
-    sent = told["sum_sent"]
-    busy = told["cpu_utilization_percent"]["host_total"] / 100 * sent["seconds"]
+            totals = json.loads(left.run(*words))["end"]
+    sent = totals["sum_sent"]
+    busy = totals["cpu_utilization_percent"]["host_total"] / 100 * sent["seconds"]
     return sent["bits_per_second"] / 1e6, busy / sent["bytes"] * 1e9
 
 
@@ -364,56 +365,56 @@ def join(left: Host, right: Host, rate: str | None) -> None:
 
 
 def hold(control: str, flows: int) -> None:
-    """Holds so many connections open, and prints what they take."""
+    """Holds `flows` connections open, and prints their memory and the time of a status."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with socket.create_server(("127.0.0.1", PORT), backlog=1024) as listener:
-        told, tell = os.pipe()
+        ready, tell = os.pipe()
         before = kernel_bytes()
         far = os.fork()  # a process may not have so many files that it holds both ends
         if far == 0:
             drain(listener, flows, tell)
         near = []
         for _ in range(flows):
-            one = socket.socket()
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
-            one.connect(("127.0.0.1", PORT))
-            one.sendall(bytes(HELD_BYTES))
-            near.append(one)
-        assert os.read(told, 1) == b"!"
+            connection = socket.socket()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
+            connection.connect(("127.0.0.1", PORT))
+            connection.sendall(bytes(HELD_BYTES))
+            near.append(connection)
+        assert os.read(ready, 1) == b"!"
         after, began = kernel_bytes(), time.monotonic()
         status = json.loads(run(ENDPOINT, "kernel", "status", "--json"))
         took = time.monotonic() - began
         os.kill(far, signal.SIGKILL)
         os.waitpid(far, 0)
-    seen = sum(len(one["flows"]) for one in status["loaded"])
-    assert seen == (flows if control == FORWARD else 0), seen
+    listed = sum(len(connection["flows"]) for connection in status["loaded"])
+    assert listed == (flows if control == FORWARD else 0), listed
     print(json.dumps({"bytes": after - before, "status_s": took}))
 
 
-#: What each of these connections carries.
+#: Data of each of these connections, bytes.
 HELD_BYTES = 20_000
 
 
 def drain(listener: socket.socket, flows: int, tell: int) -> NoReturn:
-    """The far ends: takes what each carries, says when all has come, and holds them until the process is ended."""
-    held = []
+    """The far ends: reads the data of each, reports when all has come, and holds them until the process is ended."""
+    connections = []
     for _ in range(flows):
-        one, _ = listener.accept()
-        left = HELD_BYTES
-        while left and (part := one.recv(left)):
-            left -= len(part)
-        held.append(one)
+        connection, _ = listener.accept()
+        expected = HELD_BYTES
+        while expected and (part := connection.recv(expected)):
+            expected -= len(part)
+        connections.append(connection)
     os.write(tell, b"!")
     while True:
         signal.pause()
 
 
 def kernel_bytes() -> int:
-    """What the kernel has taken for itself."""
+    """Memory that the kernel uses itself, bytes."""
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    found = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
-    return 1024 * (found["Slab"] + found["Percpu"] + found["VmallocUsed"])
+    amounts = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+    return 1024 * (amounts["Slab"] + amounts["Percpu"] + amounts["VmallocUsed"])
 
 
 # --- clients ------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""What a result is made of: how its senders behave, and what it reads.
+"""Digests of the origins of a result: the behaviour of its senders, and its input files.
 
-`goldens.tsv` pins what each sender does, packet by packet, over paths of every kind. A result that depends on no clock
-keeps a digest of the lines of its senders, one of the files that say what is run, and one of the recordings, so that a
-test sees when one of them has changed since.
+`goldens.tsv` pins what each sender does, packet by packet, over paths of every kind. A result that
+depends on no clock keeps three digests: of the lines of its senders, of its input files, and of the
+recordings. A test then sees when one of them has changed since.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def behaviour(senders: Collection[str], *, reordering: bool = False) -> str:
     """Twelve hexadecimal digits of how these senders behave in this checkout.
 
     Args:
-        senders: By their bare names: `cubic` stands for `cubic:hystart=off`, too.
+        senders: Bare names: `cubic` includes `cubic:hystart=off`.
         reordering: Whether the result has paths on which packets overtake others.
 
     Raises:
@@ -40,20 +40,20 @@ def behaviour(senders: Collection[str], *, reordering: bool = False) -> str:
 
 
 def files(patterns: Collection[str]) -> str:
-    """The same of the files of this checkout that fit one of the patterns.
+    """A digest, of the same form, of the files of this checkout that fit one of the patterns.
 
     Raises:
         ValueError: No file fits one of them.
     """
-    found = {pattern: [*ROOT.glob(pattern)] for pattern in patterns}
-    if unknown := [pattern for pattern, paths in found.items() if not paths]:
+    matches = {pattern: [*ROOT.glob(pattern)] for pattern in patterns}
+    if unknown := [pattern for pattern, paths in matches.items() if not paths]:
         raise ValueError(f"no file is called {', '.join(unknown)}")
-    paths = {path for some in found.values() for path in some}
+    paths = {path for some in matches.values() for path in some}
     return _digest([f"{path.relative_to(ROOT)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in paths])
 
 
 def recordings(folder: Path) -> str:
-    """The same of a folder of recordings, whose `MANIFEST.csv` has a digest of each.
+    """A digest, of the same form, of a folder of recordings, whose `MANIFEST.csv` has a digest of each.
 
     Raises:
         OSError: It has none.

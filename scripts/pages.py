@@ -2,8 +2,9 @@
 
     python scripts/pages.py [FOLDER]     # part of `make site`; FOLDER is docs_dir of mkdocs.yml
 
-Pages keep their places, so that their links to each other hold as they are. A link to anything else of the repository
-becomes one to it on the web. Of the list of claims, which is long, each figure and table gets a page of its own.
+Pages keep their places, so that their links to each other stay valid. A link to anything else of
+the repository becomes one to it on the web. The list of claims is long, so each figure and table in
+it gets a separate page.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ PAGES = re.findall(r"^ *- [^:\n]+: (\S+\.md)$", CONFIG, flags=re.MULTILINE)
 #: Written by `scripts/reference.py`.
 REFERENCE = "docs/reference"
 REPOSITORY = re.findall(r"^ *- Source code: (\S+)$", CONFIG, flags=re.MULTILINE)[0]
-#: What the pages look like, beside the theme.
+#: Styles of the pages, beside the theme.
 STYLE = "docs/site.css"
 #: Every claim of the sources: a section for each experiment.
 CLAIMS = "docs/claims.md"
 
-#: A link or a picture: what stands before its target, and the target.
+#: A link or a picture: the text before its target, and the target.
 LINK = re.compile(r"(?<!`)(!?\[[^\]\n]*\]\()([^)\s]+)(?=\))")
 
 
 def lay_out(folder: Path) -> None:
-    """Copies the pages, the pictures on them, and what they look like."""
+    """Copies the pages, the pictures on them, and their styles."""
     for page in PAGES:
         if not page.startswith(REFERENCE):
             text = (ROOT / page).read_text(encoding="utf-8")
@@ -59,7 +60,7 @@ def claims(text: str) -> dict[str, str]:
 
 
 def link(page: str, folder: Path, found: re.Match[str]) -> str:
-    """A link of a page as it is on the site; a picture is copied there."""
+    """The form of a page's link on the site; a picture is copied there."""
     path, _, _ = found[2].partition("#")
     if not path or ":" in path:
         return found[0]

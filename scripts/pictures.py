@@ -26,7 +26,7 @@ from verus.report.summary import blocks
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 
-#: What every picture but the last is of: one channel, one seed.
+#: The channel and the conditions of every picture except the last: one channel, one seed.
 CHANNEL = "city-driving-lte-down@1"
 CONDITIONS = f"{CHANNEL}, 20 ms each way, RED 375/1125 kB, seed 1"
 
@@ -37,11 +37,11 @@ def run(*schemes: str, **options: Any) -> Comparison:
 
 
 def columns(
-    found: Comparison, scheme: str, names: Mapping[str, str], start_s: float, end_s: float
+    comparison: Comparison, scheme: str, names: Mapping[str, str], start_s: float, end_s: float
 ) -> list[dict[str, Any]]:
     """Points of a line for each column of the series, under the names that the legend has."""
-    label = next(row["label"] for row in found.results.rows.to_pylist() if row["scheme"] == scheme)
-    table = found.results.series
+    label = next(row["label"] for row in comparison.results.rows.to_pylist() if row["scheme"] == scheme)
+    table = comparison.results.series
     part = table.filter(
         pc.and_(
             pc.equal(table["label"], label),
@@ -58,28 +58,28 @@ def columns(
 
 
 def against_cubic() -> Figure:
-    """What a loss-based sender does to a cellular link, and Verus and forward beside it."""
-    found = run("verus:ratio=2", "forward", "cubic")
-    return series(found.results, blocks(found.results)[0], name="against-cubic")
+    """A loss-based sender on a cellular link, with Verus and forward beside it."""
+    comparison = run("verus:ratio=2", "forward", "cubic")
+    return series(comparison.results, blocks(comparison.results)[0], name="against-cubic")
 
 
 def verus_profile() -> Figure:
     """The delay profile that Verus learns."""
-    found = run("verus:ratio=2")
-    figure = profiles(found.results, blocks(found.results))
+    comparison = run("verus:ratio=2")
+    figure = profiles(comparison.results, blocks(comparison.results))
     assert figure is not None, "Verus learns one"
     return figure
 
 
 def verus_estimate() -> Figure:
     """Eq. 4 at work: D_est between D_min and R · D_min, pushed by each epoch's largest delay."""
-    found = run("verus:ratio=2")
+    comparison = run("verus:ratio=2")
     names = {
         "delay_max_ms": "largest delay, D_max",
         "delay_estimate_ms": "wanted delay, D_est",
         "delay_min_ms": "D_min",
     }
-    rows = columns(found, "verus", names, 20, 25)
+    rows = columns(comparison, "verus", names, 20, 25)
     return lines(
         rows,
         name="verus-estimate",
@@ -93,8 +93,8 @@ def verus_estimate() -> Figure:
 
 def forward_queue() -> Figure:
     """The queue that forward asks for, and the one that stands."""
-    found = run("forward")
-    rows = columns(found, "forward", {"queue_ms": "that stands, Q", "target_ms": "asked for, q(r)"}, 20, 25)
+    comparison = run("forward")
+    rows = columns(comparison, "forward", {"queue_ms": "that stands, Q", "target_ms": "asked for, q(r)"}, 20, 25)
     return lines(
         rows,
         name="forward-queue",
@@ -107,11 +107,11 @@ def forward_queue() -> Figure:
 
 
 def congestion_graph() -> Figure:
-    """What `verus report` draws of a log: five seconds of Cubic, with losses."""
+    """The figure of `verus report` for a log: five seconds of Cubic, with losses."""
     cubic = Contestant.from_scheme("cubic")
-    asked = make_run(trace=CHANNEL, queue="droptail:bytes=150kB", contestant=cubic, duration_s=5.0, seed=1)
+    planned = make_run(trace=CHANNEL, queue="droptail:bytes=150kB", contestant=cubic, duration_s=5.0, seed=1)
     with tempfile.TemporaryDirectory() as folder:
-        measure_each([asked], logs=Logs(Path(folder), "draft", [CHANNEL]))
+        measure_each([planned], logs=Logs(Path(folder), "draft", [CHANNEL]))
         (log,) = Path(folder).iterdir()
         return congestion(qlog.read(log))
 

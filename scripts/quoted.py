@@ -1,4 +1,4 @@
-"""Numbers in sentences, and what yields each: a command, or a table of another page.
+"""Numbers in sentences, and the source of each: a command, or a table of another page.
 
     scripts/quoted.py           says which sentences have other numbers than what they name yields
     scripts/quoted.py --write   writes these numbers into the sentences
@@ -34,9 +34,9 @@ class Quote:
     """A sentence with numbers.
 
     Attributes:
-        page: The page that has it.
+        page: Its page.
         text: Its words, with `{}` for each number; a line may end at any space.
-        numbers: What yields the numbers, in order.
+        numbers: Computes the numbers, in order.
         command: The command behind them; empty if there is none. A page that prints it prints it so.
     """
 
@@ -47,25 +47,25 @@ class Quote:
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """What finds the sentence, its numbers as groups."""
+        """Matches the sentence, its numbers as groups."""
         words = [re.escape(part) for part in self.text.split("{}")]
         return re.compile(NUMBER.join(re.sub(r"(?:\\ )+", r"\\s+", part) for part in words))
 
     def find(self) -> re.Match[str]:
-        """The sentence as it is now.
+        """The current sentence.
 
         Raises:
             ValueError: It is not there once.
         """
-        found = list(self.pattern.finditer((ROOT / self.page).read_text(encoding="utf-8")))
-        if len(found) != 1:
-            raise ValueError(f"{self.page} has {len(found)} times `{self.text}`")
-        return found[0]
+        matches = list(self.pattern.finditer((ROOT / self.page).read_text(encoding="utf-8")))
+        if len(matches) != 1:
+            raise ValueError(f"{self.page} has {len(matches)} times `{self.text}`")
+        return matches[0]
 
 
 @cache
 def rows(command: str) -> tuple[Row, ...]:
-    """What a `verus compare` yields: a row for each run."""
+    """The rows of a `verus compare`, one for each run."""
     words = [sys.executable, "-m", *shlex.split(command), "--json"]
     with tempfile.TemporaryDirectory() as folder:
         ran = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
@@ -74,8 +74,8 @@ def rows(command: str) -> tuple[Row, ...]:
 
 def rates(command: str, mix: str, sender: str, queue: str = "") -> list[float]:
     """The throughput of each flow of a sender in a mix, Mbit/s, the mean over the seeds."""
-    found = [row for row in rows(command) if row["scheme"] == mix and queue in row["queue"]]
-    each = [[flow["throughput_mbps"] for flow in row["per_flow"] if flow["scheme"] == sender] for row in found]
+    matching = [row for row in rows(command) if row["scheme"] == mix and queue in row["queue"]]
+    each = [[flow["throughput_mbps"] for flow in row["per_flow"] if flow["scheme"] == sender] for row in matching]
     return [sum(of_flow) / len(of_flow) for of_flow in zip(*each, strict=True)]
 
 
@@ -190,7 +190,7 @@ QUOTES = [
 
 
 def other_numbers() -> list[tuple[Quote, Sequence[str]]]:
-    """The sentences that have other numbers than what they name yields, with these."""
+    """The sentences whose numbers differ from their source, with the source's numbers."""
     with ThreadPoolExecutor() as pool:
         return [
             (quote, numbers)

@@ -64,7 +64,7 @@ def below_at_endpoint(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 @functools.cache
 def help_of(words: tuple[str, ...]) -> str:
-    """What `--help` prints, without colours."""
+    """The output of `--help`, without colours."""
     if words[0] not in ENDPOINT_VERBS:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -77,7 +77,7 @@ def help_of(words: tuple[str, ...]) -> str:
 
 
 def python() -> str:
-    """What the package exports, with signatures and docstrings."""
+    """The package's exports, with signatures and docstrings."""
     head = (
         "# Python\n\n```python\nfrom verus import (\n" + "".join(f"    {name},\n" for name in verus.__all__) + ")\n```"
     )
@@ -103,11 +103,11 @@ def described(name: str, what: Any, level: int = 2) -> str:
 
 
 def signature(name: str, what: Any) -> str:
-    """How it is called, an argument a line where there are several."""
-    found = inspect.signature(what)
+    """Its call, an argument a line where there are several."""
+    parameters_of = inspect.signature(what)
     shown: list[str] = []
     kind = None
-    for entry in found.parameters.values():
+    for entry in parameters_of.parameters.values():
         if entry.name in ("self", "cls"):
             continue
         if entry.kind is entry.KEYWORD_ONLY and kind is not entry.KEYWORD_ONLY:
@@ -118,7 +118,11 @@ def signature(name: str, what: Any) -> str:
         has_default = entry.default is not entry.empty and "factory" not in repr(entry.default)
         default = f" = {entry.default!r}" if has_default else ""
         shown.append(f"{stars}{entry.name}{annotation}{default}")
-    gives = "" if found.return_annotation in (found.empty, None, "None") else f" -> {found.return_annotation}"
+    gives = (
+        ""
+        if parameters_of.return_annotation in (parameters_of.empty, None, "None")
+        else f" -> {parameters_of.return_annotation}"
+    )
     line = f"{name}({', '.join(shown)}){gives}"
     return line if len(line) <= WIDTH else f"{name}(\n" + "".join(f"    {entry},\n" for entry in shown) + f"){gives}"
 
@@ -140,7 +144,7 @@ def from_docstring(text: str) -> str:
 
 
 def listed(body: str) -> str:
-    """Names and what they mean, as a list."""
+    """Names with their meanings, as a list."""
     entries = re.split(r"\n(?=\S)", body)
     lines = []
     for entry in entries:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 TARGET = Path(__file__).parents[1] / "python" / "verus" / "lab" / "schema.py"
-#: What Rust calls a flow of a scenario has a plainer name here.
+#: Python's names of Rust's types.
 NAMES = {"FlowSpec": "Flow"}
 PLAIN = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None"}
 
 #: Fields that Python has as settings of a whole run.
 OF_A_RUN = ("packet_bytes", "ack_every", "duration_s", "seed", "bin_ms", "max_events")
-#: Fields that are no setting: Python has several of them, or says itself what they are. All others are of a path.
+#: Fields that are no setting: Python has several of them, or computes them. All others belong to
+#: the path.
 NO_SETTINGS = ("trace", "queue", "flows", "ack_bytes", "records", "series", "epochs")
 
 HEAD = '''"""A scenario's types and settings, written by `scripts/scenario_types.py` from the schema that Rust states.
@@ -65,16 +66,16 @@ def settings_of(name: str, summary: str, fields: Mapping[str, Any]) -> str:
 
 
 def summary_of(rule: Mapping[str, Any]) -> str:
-    """What a structure is, in a paragraph."""
+    """The first paragraph of a structure's description."""
     return rule["description"].split("\n\n")[0].replace("\n", " ").replace("`", "``")
 
 
 def written(schema: Mapping[str, Any]) -> str:
     """The whole module."""
-    known = schema["properties"]
-    path = {name: what for name, what in known.items() if name not in (*OF_A_RUN, *NO_SETTINGS)}
-    run = {name: known[name] for name in OF_A_RUN}
-    rest = {name: known[name] for name in NO_SETTINGS}
+    properties = schema["properties"]
+    path = {name: what for name, what in properties.items() if name not in (*OF_A_RUN, *NO_SETTINGS)}
+    run = {name: properties[name] for name in OF_A_RUN}
+    rest = {name: properties[name] for name in NO_SETTINGS}
     parts = [
         HEAD.rstrip(),
         *(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What cargo is given to run the tests of one target of the Makefile: their programs, and their names.
+"""Arguments for cargo to run the tests of one target of the Makefile: their programs, and their names.
 
     cargo test --workspace $(scripts/which_tests.py test-root)
 
@@ -38,7 +38,7 @@ def sources(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
 
 
 def arguments(target: str, root: Path = ROOT) -> list[str]:
-    """What cargo is given."""
+    """Arguments for cargo to run the tests of a target."""
     programs, names = set(), set()
     for path, program in sources(root):
         tests = {test for _, test, targets in ignored(path.read_text(encoding="utf-8")) if targets == [target]}
@@ -48,7 +48,7 @@ def arguments(target: str, root: Path = ROOT) -> list[str]:
 
 
 def properties(root: Path = ROOT) -> list[str]:
-    """What cargo is given to run every property."""
+    """Arguments for cargo to run every property."""
     names = {
         name for path in root.glob("crates/*/**/*.rs") for name in PROPERTY.findall(path.read_text(encoding="utf-8"))
     }
