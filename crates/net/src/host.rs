@@ -8,8 +8,8 @@ use std::time::Duration;
 /// How long the next address of a host waits for the one before (RFC 8305 §5).
 pub const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// A server as a person names it: by a name, an IPv4 address, or an IPv6 address, which may have a zone (RFC 4007 §11) and
-/// stands in brackets where a port follows.
+/// A server as a user names it: a name, an IPv4 address, or an IPv6 address. An IPv6 address may
+/// have a zone (RFC 4007 §11) and is in brackets before a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Its name or address, without brackets.
@@ -94,8 +94,8 @@ fn is_ipv6(text: &str) -> bool {
 }
 
 impl Host {
-    /// The addresses of the host, of `family` if one is wanted, in the order in which to try them: as the system prefers
-    /// them, IPv6 and IPv4 in turn (RFC 8305 §4).
+    /// The addresses of the host, of `family` if it is given, in the order in which to try them.
+    /// The order is the system's, with IPv6 and IPv4 in turn (RFC 8305 §4).
     ///
     /// # Errors
     /// If the host is not found, or has no such address.
@@ -192,10 +192,10 @@ mod tests {
                 .map(|text| text.parse().expect("an address"))
                 .collect()
         };
-        let given = addresses("[::1]:9 [::2]:9 [::1]:9 [::3]:9 1.2.3.4:9 1.2.3.5:9");
-        let found = in_turn(given.into_iter());
+        let addresses_by_family = addresses("[::1]:9 [::2]:9 [::1]:9 [::3]:9 1.2.3.4:9 1.2.3.5:9");
+        let interleaved = in_turn(addresses_by_family.into_iter());
         assert_eq!(
-            found,
+            interleaved,
             addresses("[::1]:9 1.2.3.4:9 [::2]:9 1.2.3.5:9 [::3]:9")
         );
         assert_eq!(in_turn(std::iter::empty()), []);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_zone_becomes_part_of_the_address() {
         let host: Host = "fe80::1%lo".parse().expect("a host");
-        // Not every machine has IPv6; one that has it numbers its loopback.
+        // Some machines have no IPv6. With IPv6, the zone of loopback has a number.
         if let Ok(addresses) = host.resolve(9, Some(Family::V6)) {
             let SocketAddr::V6(address) = addresses[0] else {
                 panic!("{addresses:?}");

@@ -1,4 +1,5 @@
-//! What the two protocols over UDP share: how hosts are named and found, sockets, and whom an address belongs to.
+//! Parts shared by the two protocols over UDP: names of hosts, sockets, and the network of an
+//! address.
 
 pub mod host;
 mod network;

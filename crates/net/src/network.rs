@@ -1,4 +1,4 @@
-//! Whom an address belongs to, as far as it can be told: what limits count by.
+//! The network of an address, which limits per user count by.
 
 use std::net::IpAddr;
 

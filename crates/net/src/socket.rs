@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// A socket that hears everybody who sends to `address`; an unspecified IPv6 address hears IPv4 too. The
-/// system should hold `buffer_bytes` of what arrives, and of what is to leave.
+/// A socket that receives all datagrams to `address`; an unspecified IPv6 address receives IPv4,
+/// too. The system is asked to buffer `buffer_bytes` of received data, and as many of data to be
+/// sent.
 ///
 /// # Errors
 /// As the operating system says.
