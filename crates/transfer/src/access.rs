@@ -1,8 +1,9 @@
-//! Who is let in at a server, and what they may do there: each client has a name, a token and rights of its own.
+//! Admission of clients to a server: each client has a name, a token and rights.
 //!
-//! The wire knows no names. A client proves that it has *a* key ([`secrets`](super::secrets)), and the server
-//! tries each that it has: a keyed hash of 38 bytes, one block of BLAKE3, for at most [`MAX_CLIENTS`]. All are tried
-//! whichever holds, so that the time tells nothing.
+//! The protocol carries no names. A client proves that it knows one of the keys
+//! ([`secrets`](super::secrets)), and the server compares the proof with each of them. One
+//! comparison is a keyed hash of 38 bytes, one block of BLAKE3, for at most [`MAX_CLIENTS`]
+//! clients. The server always tries all of them, so that the time reveals nothing.
 
 pub mod store;
 
@@ -51,8 +52,8 @@ impl FromStr for ClientName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if (1..=MAX_NAME).contains(&text.len()) && text.chars().all(plain) {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if (1..=MAX_NAME).contains(&text.len()) && text.chars().all(allowed) {
             Ok(ClientName(text.into()))
         } else {
             Err(format!(
@@ -62,12 +63,12 @@ impl FromStr for ClientName {
     }
 }
 
-/// What a client may do.
+/// Rights of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
     /// List and get files.
     Read,
-    /// Put files and make folders, and learn nothing of what is in them.
+    /// Put files and make folders, without learning about the files there.
     Write,
     /// Both.
     Both,
@@ -116,7 +117,7 @@ impl FromStr for Rights {
 pub struct Visitor {
     /// Its name; clients have none where every client is served.
     pub name: Option<ClientName>,
-    /// What it may do.
+    /// Its rights.
     pub rights: Rights,
     key: Option<Key>,
 }
@@ -130,7 +131,7 @@ impl Visitor {
         }
     }
 
-    /// That the server has this client's key, too.
+    /// The server's proof that it knows this client's key, too.
     pub fn answer(&self, channel: &[u8; 32]) -> Option<[u8; 32]> {
         let key = self.key.as_ref()?;
         Some(key.proof(channel, Prover::Server))
@@ -146,18 +147,18 @@ pub enum Stranger {
     WrongToken,
 }
 
-/// What has become of the list of clients.
+/// Result of reading the list of clients again.
 #[derive(Debug)]
 pub enum Refreshed {
     /// It is the same.
     Same,
-    /// It is another one: those that are no more in it must go.
+    /// It has changed: clients that are missing from it must go.
     Changed,
-    /// It cannot be read, so that the last one goes on counting. Said once.
+    /// It cannot be read, so the last list stays in force. Reported once.
     Trouble(SecretError),
 }
 
-/// Who is let in.
+/// The clients that a server admits.
 #[derive(Debug)]
 pub struct Access(Kind);
 
@@ -172,13 +173,13 @@ enum Kind {
 #[derive(Debug)]
 struct Kept {
     home: Home,
-    /// Instead of the folder's own token.
-    given: Option<Key>,
-    known: Mutex<Known>,
+    /// Replaces the folder's own token.
+    token_override: Option<Key>,
+    list: Mutex<ClientList>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct ClientList {
     clients: Arc<[Visitor]>,
     stamps: [Option<Stamp>; 2],
 }
@@ -198,18 +199,18 @@ impl From<Option<Token>> for Access {
 }
 
 impl Access {
-    /// The clients of the store in a folder, and with the folder's own token, or instead the `given` one,
-    /// the client [`DEFAULT`].
+    /// The clients of the store in a folder. The client [`DEFAULT`] has `token_override`, or else
+    /// the folder's own token.
     ///
     /// # Errors
     /// If they cannot be read, or others may read them.
-    pub fn kept_in(home: Home, given: Option<Token>) -> Result<Self, SecretError> {
-        let given = given.map(|token| token.key().clone());
-        let known = Known::read(&home, given.as_ref())?;
+    pub fn kept_in(home: Home, token_override: Option<Token>) -> Result<Self, SecretError> {
+        let token_override = token_override.map(|token| token.key().clone());
+        let list = ClientList::read(&home, token_override.as_ref())?;
         Ok(Access(Kind::Kept(Box::new(Kept {
             home,
-            given,
-            known: Mutex::new(known),
+            token_override,
+            list: Mutex::new(list),
         }))))
     }
 
@@ -230,21 +231,21 @@ impl Access {
         }
     }
 
-    /// Whose proof it is; `channel` is the secret of the connection.
+    /// The client that made this proof; `channel` is the secret of the connection.
     ///
     /// # Errors
-    /// If no client has it.
+    /// If no client's key verifies it.
     pub fn admit(&self, channel: &[u8; 32], proof: Option<&[u8; 32]>) -> Result<Visitor, Stranger> {
         let find = |clients: &[Visitor]| {
             let proof = proof.ok_or(Stranger::NoToken)?;
-            let mut found = Err(Stranger::WrongToken);
+            let mut admitted = Err(Stranger::WrongToken);
             for client in clients {
                 let key = client.key.as_ref();
                 if key.is_some_and(|key| key.verify(channel, Prover::Client, proof)) {
-                    found = Ok(client);
+                    admitted = Ok(client);
                 }
             }
-            found.cloned()
+            admitted.cloned()
         };
         match &self.0 {
             Kind::Anybody => Ok(Visitor {
@@ -267,24 +268,24 @@ impl Access {
 }
 
 impl Kept {
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn list(&self) -> std::sync::MutexGuard<'_, ClientList> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn clients(&self) -> Arc<[Visitor]> {
-        Arc::clone(&self.known().clients)
+        Arc::clone(&self.list().clients)
     }
 
     fn refresh(&self) -> Refreshed {
-        let mut known = self.known();
+        let mut list = self.list();
         let stamps = stamps(&self.home);
-        if stamps == known.stamps {
+        if stamps == list.stamps {
             return Refreshed::Same;
         }
-        match Known::read(&self.home, self.given.as_ref()) {
+        match ClientList::read(&self.home, self.token_override.as_ref()) {
             Ok(read) => {
-                let same = read.clients == known.clients;
-                *known = read;
+                let same = read.clients == list.clients;
+                *list = read;
                 if same {
                     Refreshed::Same
                 } else {
@@ -293,7 +294,7 @@ impl Kept {
             }
             Err(error) => {
                 // Not again until the file has changed once more.
-                known.stamps = stamps;
+                list.stamps = stamps;
                 Refreshed::Trouble(error)
             }
         }
@@ -304,21 +305,21 @@ fn stamps(home: &Home) -> [Option<Stamp>; 2] {
     [TOKEN_FILE, STORE_FILE].map(|name| home.stamp(name))
 }
 
-impl Known {
-    fn read(home: &Home, given: Option<&Key>) -> Result<Self, SecretError> {
+impl ClientList {
+    fn read(home: &Home, token_override: Option<&Key>) -> Result<Self, SecretError> {
         // Before they are read: what changes meanwhile is read again.
         let stamps = stamps(home);
         let mut clients: Vec<Visitor> = store::read(home)?
             .into_iter()
             .map(|kept| Visitor::new(kept.name, kept.rights, kept.key))
             .collect();
-        let default = match given {
+        let default = match token_override {
             Some(key) => Some(key.clone()),
             None => Token::in_home(home)?.map(|token| token.key().clone()),
         };
         let name = ClientName::default_client();
         clients.extend(default.map(|key| Visitor::new(name, Rights::Both, key)));
-        Ok(Known {
+        Ok(ClientList {
             clients: clients.into(),
             stamps,
         })
@@ -396,10 +397,10 @@ mod tests {
         assert!(enter(&access, &token).is_err());
         assert_eq!(access.clients(), Some(0));
 
-        // One that the user named stands in its place, and is not looked for in the folder.
-        let given = Token::random().expect("made");
-        let access = Access::kept_in(home(), Some(given.clone())).expect("readable");
-        assert!(enter(&access, &given).is_ok());
+        // A given token replaces the folder's own, which is then not read.
+        let override_token = Token::random().expect("made");
+        let access = Access::kept_in(home(), Some(override_token.clone())).expect("readable");
+        assert!(enter(&access, &override_token).is_ok());
     }
 
     #[test]

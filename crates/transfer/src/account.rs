@@ -1,4 +1,4 @@
-//! What is reported of one transfer to the log of a server.
+//! The record of one transfer, as it goes to a server's log.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -37,28 +37,28 @@ use verus_net::host::NEXT_ADDRESS;
 use verus_net::socket;
 use verus_quinn as quic;
 
-/// How long a client that is done waits for the server to hear of it.
+/// How long a client that is done waits until the server has received its close.
 const GOODBYE: Duration = Duration::from_millis(500);
-/// How long to wait at first before a server that has no place is asked again, and at the most; half of it at random, so
-/// that many who wait do not ask at once.
+/// First and longest wait before a client asks a server without free places again. Half of each
+/// wait is random, so that many clients do not ask at the same moment.
 const AGAIN: Duration = Duration::from_millis(200);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 /// The longest list that is taken from a server: entries, and bytes of their paths.
 const MAX_ENTRIES: usize = 1_000_000;
 const MAX_LIST_BYTES: usize = 64 << 20;
 
-/// Whom a client talks to, and how.
+/// The server of a client, and how to reach it.
 #[derive(Debug)]
 pub struct ClientConfig {
-    /// The server, as the file of known hosts has it.
+    /// The server, as written in the file of known hosts.
     pub host: Host,
     /// Its addresses, the best first.
     pub addresses: Vec<SocketAddr>,
     /// How to know that it is the right one.
     pub trust: Trust,
-    /// What to prove oneself by.
+    /// The token that proves the client's identity.
     pub token: Option<Token>,
-    /// The congestion controller for what is sent.
+    /// The congestion controller of this end.
     pub scheme: Scheme,
     /// How long to wait for an answer at first.
     pub patience: Duration,
@@ -144,9 +144,9 @@ pub enum ConnectError {
 pub enum Entry {
     /// A file.
     File(RelativePath, FileInfo),
-    /// A folder; it comes before what is in it.
+    /// A folder; it comes before its contents.
     Folder(RelativePath),
-    /// What cannot be had, and why.
+    /// An entry that cannot be had, and why.
     Unavailable(RelativePath, Refusal),
 }
 
@@ -156,13 +156,13 @@ pub struct Client {
     endpoint: Endpoint,
     connection: Connection,
     writable: bool,
-    met: Option<Fingerprint>,
+    new_fingerprint: Option<Fingerprint>,
     silence: Duration,
     _driver: quic::Driver,
 }
 
-/// Takes any certificate, and sees that the server has its key. Whose it is, [`Client::connect`] asks
-/// before anything else is said.
+/// Accepts any certificate after verifying that the server has its key. [`Client::connect`] checks
+/// the server's identity before it sends anything.
 #[derive(Debug)]
 struct AnyCertificate(CryptoProvider);
 
@@ -251,22 +251,25 @@ impl Client {
         endpoint: Endpoint,
         connection: Connection,
     ) -> Result<Self, ConnectError> {
-        let found = fingerprint(&connection)
+        let actual = fingerprint(&connection)
             .ok_or_else(|| ConnectError::Failed("the server has shown no key".to_owned()))?;
         let name = config.host.to_string();
         let mut new = None;
         match &config.trust {
-            Trust::Pinned(expected) if *expected != found => {
+            Trust::Pinned(expected) if *expected != actual => {
                 let expected = *expected;
-                return Err(ConnectError::NotPinned { found, expected });
+                return Err(ConnectError::NotPinned {
+                    found: actual,
+                    expected,
+                });
             }
             Trust::Pinned(_) => {}
             Trust::KnownHosts(path) => match trust::find(path, &name)? {
-                Some(known) if known.fingerprint != found => {
+                Some(entry) if entry.fingerprint != actual => {
                     return Err(ConnectError::Changed {
-                        found,
-                        expected: known.fingerprint,
-                        place: format!("line {} of `{}`", known.line, path.display()),
+                        found: actual,
+                        expected: entry.fingerprint,
+                        place: format!("line {} of `{}`", entry.line, path.display()),
                     });
                 }
                 Some(_) => {}
@@ -276,27 +279,27 @@ impl Client {
         let driver = quic::drive(&connection);
         let greeting = timeout(
             config.patience,
-            greet(config, &connection, found, new.is_none()),
+            greet(config, &connection, actual, new.is_none()),
         );
         let writable = greeting
             .await
             .map_err(|_| ConnectError::Failed("the server does not answer".to_owned()))??;
         if let Some(path) = new {
-            trust::add(path, &name, found)?;
+            trust::add(path, &name, actual)?;
         }
         Ok(Client {
             endpoint,
             connection,
             writable,
-            met: new.map(|_| found),
+            new_fingerprint: new.map(|_| actual),
             silence: config.silence,
             _driver: driver,
         })
     }
 
-    /// The server's fingerprint, if it was met for the first time.
-    pub fn met(&self) -> Option<Fingerprint> {
-        self.met
+    /// The server's fingerprint, if this is the first connection to it.
+    pub fn new_fingerprint(&self) -> Option<Fingerprint> {
+        self.new_fingerprint
     }
 
     /// Whether the server takes files from us.
@@ -314,13 +317,13 @@ impl Client {
         self.connection.rtt()
     }
 
-    /// What the connection has counted.
+    /// Statistics of the connection.
     pub fn stats(&self) -> quinn::ConnectionStats {
         self.connection.stats()
     }
 
-    /// What there is at a path: a file, or a folder with all that is in it. Paths are relative to the
-    /// one asked for.
+    /// The entries at a path: a file, or a folder with its whole contents. Paths are relative to
+    /// the requested one.
     ///
     /// # Errors
     /// If there is nothing, the server will not say, or it goes on for longer than it may be silent.
@@ -334,7 +337,7 @@ impl Client {
                 .map_err(|refusal| Trouble::Protocol(format!("a path in a list: {refusal}")))
         };
         loop {
-            let (path, entry) = match wire.hear().await? {
+            let (path, entry) = match wire.receive().await? {
                 Answer::File { path, file } => {
                     let parsed = parse(&path)?;
                     (path, Entry::File(parsed, file))
@@ -380,7 +383,7 @@ impl Client {
         gauge: &Gauge,
     ) -> Result<Delivered, Trouble> {
         let mut wire = self.ask(&Request::Get { path: bytes(path) }).await?;
-        let file = match wire.hear().await? {
+        let file = match wire.receive().await? {
             Answer::Offer { file } => file,
             Answer::Refused(refusal) => return Err(Trouble::There(refusal)),
             _ => return Err(Trouble::Protocol("an answer out of turn".to_owned())),
@@ -421,7 +424,7 @@ impl Client {
     /// If it cannot be made.
     pub async fn make_folder(&self, path: &RelativePath) -> Result<(), Trouble> {
         let mut wire = self.ask(&Request::MakeFolder { path: bytes(path) }).await?;
-        match wire.hear().await? {
+        match wire.receive().await? {
             Answer::Made => Ok(()),
             Answer::Refused(refusal) => Err(Trouble::There(refusal)),
             _ => Err(Trouble::Protocol("an answer out of turn".to_owned())),
@@ -442,7 +445,7 @@ impl Client {
 
     async fn ask(&self, request: &Request) -> Result<Wire, Trouble> {
         let mut wire = Wire::open(&self.connection, patience(self.silence)).await?;
-        wire.say(request).await?;
+        wire.send(request).await?;
         Ok(wire)
     }
 }
@@ -531,7 +534,7 @@ async fn reach(config: &ClientConfig) -> Result<(Endpoint, Connection), ConnectE
 async fn greet(
     config: &ClientConfig,
     connection: &Connection,
-    found: Fingerprint,
+    actual: Fingerprint,
     recognised: bool,
 ) -> Result<bool, ConnectError> {
     let failed = |trouble: Trouble| match connection.close_reason() {
@@ -554,8 +557,8 @@ async fn greet(
     let mut wire = Wire::open(connection, patience(config.patience))
         .await
         .map_err(failed)?;
-    wire.say(&hello).await.map_err(failed)?;
-    match wire.hear().await.map_err(failed)? {
+    wire.send(&hello).await.map_err(failed)?;
+    match wire.receive().await.map_err(failed)? {
         Answer::Welcome { proof, writable } => match (token, proof) {
             (Some(token), Some(proof)) if token.verify(&channel, Prover::Server, &proof) => {
                 Ok(writable)
@@ -563,7 +566,7 @@ async fn greet(
             // A server without a token serves anybody; one that is recognised needs no other proof.
             (_, None) if token.is_none() || recognised => Ok(writable),
             (None, Some(_)) => Ok(writable),
-            _ => Err(ConnectError::Impostor(found)),
+            _ => Err(ConnectError::Impostor(actual)),
         },
         _ => Err(failed(Trouble::Protocol(
             "an answer out of turn".to_owned(),

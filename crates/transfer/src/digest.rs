@@ -1,15 +1,18 @@
-//! What makes two files the same: a BLAKE3 tree over their contents in which holes cost nothing.
+//! The digest that decides whether two files are equal: a BLAKE3 tree over their contents in which
+//! holes cost nothing.
 //!
-//! A file is cut into blocks of 64 KiB and those into at most 1024 pieces. A block of zeros, whether
-//! it is stored or a hole, contributes nothing; any other contributes its number and the BLAKE3 hash
-//! of its bytes. The digest of a piece is the BLAKE3 hash of what its blocks contribute; that of the
-//! file, the hash of its size and its pieces' digests. So a sparse file costs what its data cost, the
-//! digest depends on nothing but size and contents, and a list of piece digests, at most 32 KiB, tells
-//! two ends how much of an interrupted transfer they share.
+//! A file is cut into blocks of 64 KiB and those into at most 1024 pieces. A block of zeros,
+//! whether stored or a hole, contributes nothing. Any other block contributes its number and the
+//! BLAKE3 hash of its bytes. The digest of a piece is the BLAKE3 hash of its blocks' contributions.
+//! The digest of the file is the hash of its size and its pieces' digests.
+//!
+//! So a sparse file costs only its data, and the digest depends on nothing but size and contents. A
+//! list of piece digests takes at most 32 KiB and tells two ends how much of an interrupted
+//! transfer they share.
 
 use blake3::Hasher;
 
-/// What is hashed, sent and written at once; holes are whole blocks.
+/// Size of the unit that is hashed, sent and written; holes are whole blocks.
 pub const BLOCK: u64 = 64 * 1024;
 /// The smallest piece, in bytes.
 const MIN_PIECE: u64 = 1024 * 1024;
@@ -113,8 +116,8 @@ impl Tally {
         }
     }
 
-    /// The digest of the piece that the position is in, as far as it was read; of the last complete
-    /// one where the position is at a piece's end.
+    /// The digest of the current piece, over the bytes read until now. At a piece's end, the digest
+    /// of that complete piece.
     pub fn latest(&self) -> Digest {
         match self.done.last() {
             Some(last) if self.position.is_multiple_of(self.piece) => *last,

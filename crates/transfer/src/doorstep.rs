@@ -1,15 +1,18 @@
-//! What a server's socket passes on to QUIC, and what it lets out.
+//! Filter for the datagrams between a server's socket and QUIC, in both directions.
 //!
-//! - A datagram from port 0 cannot be answered, and Linux refuses to send there with
-//!   EINVAL, upon which quinn-udp 0.5 gives up segmentation offload and ECN for all peers and for good
-//!   (`unix.rs`, `send`). It is not passed on.
-//! - quinn-proto 0.11.19 sends a whole datagram whenever any of an unproven address's allowance is left
-//!   (`connection/mod.rs`, `poll_transmit`: "we always allow a full MTU to be sent"): up to four times of
-//!   what came, where RFC 9000 §8.1 allows three. Here the allowance is exact. What exceeds it is a probe of
-//!   the handshake, which has a long header; nothing else is ever kept back, so that an attacker who forges the
-//!   address of a client that is known cannot disturb it. What a connection is sent once its address is proven
-//!   does not count: the client may begin another from the same port.
-//! - Any other error in sending is a datagram lost, to quinn-udp already; so it is here, whatever quinn does.
+//! A datagram from port 0 is dropped, because nothing can be sent back. Linux refuses to send there
+//! with EINVAL, upon which quinn-udp 0.5 permanently gives up segmentation offload and ECN for all
+//! peers (`unix.rs`, `send`).
+//!
+//! quinn-proto 0.11.19 sends a whole datagram whenever any of an unproven address's allowance is
+//! left (`connection/mod.rs`, `poll_transmit`: "we always allow a full MTU to be sent"). It may so
+//! send up to four times the bytes received, where RFC 9000 §8.1 allows three; here the allowance is
+//! exact. The excess is a probe of the handshake, which has a long header. Only such packets are
+//! held back, so an attacker who forges a known client's address cannot disturb it. Packets to a
+//! proven address do not count: the client may begin another connection from the same port.
+//!
+//! Any other error in sending counts as a lost datagram. quinn-udp does the same; here it holds
+//! whatever quinn does.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSliceMut};
@@ -28,7 +31,7 @@ use tokio::time::Instant;
 const COUNTED: usize = 256;
 /// For how long: a handshake that takes longer was given up, or its client shows up again.
 const REMEMBERED: Duration = Duration::from_secs(15);
-/// What an address may be sent, for each byte that came from it (RFC 9000 §8.1).
+/// Bytes that an unproven address may be sent for each byte received from it (RFC 9000 §8.1).
 const TIMES: u64 = 3;
 
 /// A server's socket.
@@ -66,7 +69,7 @@ impl Doorstep {
         self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A handshake has proven this address, until what is returned is dropped.
+    /// Marks an address as proven by a handshake, until the returned value is dropped.
     pub(super) fn proven(self: &Arc<Self>, address: SocketAddr) -> Proven {
         self.guests().enters(address);
         Proven {
@@ -88,7 +91,8 @@ impl Doorstep {
         guests.may_go(transmit.destination, bytes, is_handshake)
     }
 
-    /// Looks at what came, several datagrams of one sender in a buffer; whether it is passed on.
+    /// Counts the received datagrams, several of one sender in a buffer. Returns whether to pass
+    /// them on.
     fn let_in(&self, meta: &RecvMeta, buffer: &[u8]) -> bool {
         if meta.addr.port() == 0 {
             return false;
@@ -96,7 +100,7 @@ impl Doorstep {
         let bytes = &buffer[..meta.len.min(buffer.len())];
         if bytes.chunks(meta.stride.max(1)).any(begins_long) {
             let mut guests = self.guests();
-            guests.came(meta.addr, bytes.len() as u64, Instant::now());
+            guests.count_received(meta.addr, bytes.len() as u64, Instant::now());
             self.counted.store(guests.counted.len(), Ordering::Relaxed);
         }
         true
@@ -120,8 +124,8 @@ struct Guests {
 struct Guest {
     address: SocketAddr,
     since: Instant,
-    came: u64,
-    went: u64,
+    received: u64,
+    sent: u64,
 }
 
 impl Guests {
@@ -138,10 +142,10 @@ impl Guests {
         }
     }
 
-    fn came(&mut self, address: SocketAddr, bytes: u64, now: Instant) {
+    fn count_received(&mut self, address: SocketAddr, bytes: u64, now: Instant) {
         self.forget(now);
         if let Some(guest) = self.find(address) {
-            guest.came = guest.came.saturating_add(bytes);
+            guest.received = guest.received.saturating_add(bytes);
             return;
         }
         if self.counted.len() == COUNTED {
@@ -150,8 +154,8 @@ impl Guests {
         self.counted.push_back(Guest {
             address,
             since: now,
-            came: bytes,
-            went: 0,
+            received: bytes,
+            sent: 0,
         });
     }
 
@@ -177,10 +181,10 @@ impl Guests {
         let Some(guest) = self.find(address) else {
             return !is_handshake;
         };
-        let went = guest.went.saturating_add(bytes);
-        let may = !is_handshake || went <= guest.came.saturating_mul(TIMES);
+        let sent = guest.sent.saturating_add(bytes);
+        let may = !is_handshake || sent <= guest.received.saturating_mul(TIMES);
         if may {
-            guest.went = went;
+            guest.sent = sent;
         }
         may
     }
@@ -245,13 +249,13 @@ mod tests {
     #[test]
     fn an_address_is_sent_no_more_than_three_times_what_came() {
         let mut guests = Guests::default();
-        guests.came(address(1), 1_200, Instant::now());
+        guests.count_received(address(1), 1_200, Instant::now());
         assert!(guests.may_go(address(1), 1_200, true));
         assert!(guests.may_go(address(1), 300, false));
         assert!(guests.may_go(address(1), 1_200, true));
         assert!(!guests.may_go(address(1), 901, true), "3601 bytes");
         assert!(guests.may_go(address(1), 900, true));
-        guests.came(address(1), 1, Instant::now());
+        guests.count_received(address(1), 1, Instant::now());
         assert!(!guests.may_go(address(1), 4, true));
         assert!(guests.may_go(address(1), 3, true));
     }
@@ -259,7 +263,7 @@ mod tests {
     #[test]
     fn a_forged_handshake_does_not_disturb_a_client_that_is_known() {
         let mut guests = Guests::default();
-        guests.came(address(1), 20, Instant::now());
+        guests.count_received(address(1), 20, Instant::now());
         assert!(guests.may_go(address(1), 1_000_000, false));
     }
 
@@ -268,7 +272,7 @@ mod tests {
         let mut guests = Guests::default();
         for _ in 0..2 {
             guests.enters(address(1));
-            guests.came(address(1), 1_200, Instant::now());
+            guests.count_received(address(1), 1_200, Instant::now());
             assert!(guests.may_go(address(1), 1_000_000, false));
             assert!(guests.may_go(address(1), 3_600, true));
             assert!(!guests.may_go(address(1), 1, true));
@@ -283,13 +287,13 @@ mod tests {
     async fn addresses_are_counted_for_a_while_and_only_so_many() {
         let mut guests = Guests::default();
         for port in 0..=COUNTED as u16 {
-            guests.came(address(port), 10, Instant::now());
+            guests.count_received(address(port), 10, Instant::now());
         }
         assert_eq!(guests.counted.len(), COUNTED);
         assert!(!guests.may_go(address(0), 1, true), "forgotten");
         assert!(!guests.may_go(address(COUNTED as u16), 31, true));
         assert!(guests.may_go(address(COUNTED as u16), 30, true));
-        guests.came(address(0), 10, Instant::now());
+        guests.count_received(address(0), 10, Instant::now());
         assert!(guests.may_go(address(0), 30, true), "it has shown up again");
         guests.forget(Instant::now() + REMEMBERED);
         assert!(guests.counted.is_empty());

@@ -1,11 +1,12 @@
 //! One file crossing one stream: [`supply`] at the end that it comes from, [`take`] at the other.
 //!
-//! The receiving end begins: it says what it has, in digests of pieces, and learns how much of that
-//! is right. Then the data come in order, holes left out, and at the end the digest of the whole.
+//! The receiver begins. It reports the part of the file that it already has, as digests of pieces,
+//! and learns how much of that is right. Then the data come in order, without holes, and at the end
+//! the digest of the whole.
 //!
-//! Neither end waits for ever (see [`wire`](super::wire)). What takes long without a word, by design, is
-//! reading a piece on both disks, for which each end allows the other time; and writing, meanwhile the
-//! receiving end says every [`SIGN`] how far it is.
+//! No wait is endless (see [`wire`](super::wire)). Two things take long without a message, by
+//! design. While both ends read a piece from disk, each allows the other time. While the receiver
+//! writes, it reports its position every [`SIGN`].
 
 use std::future::Future;
 use std::io;
@@ -32,7 +33,7 @@ const SIGN: Duration = Duration::from_secs(10);
 /// A disk that reads slower than this, in bytes a second, is taken for dead.
 const SLOWEST_DISK: u32 = 4 << 20;
 
-/// What became of a file.
+/// Result of the transfer of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivered {
     /// Its size, in bytes.
@@ -106,7 +107,7 @@ pub(super) async fn supply(
 ) -> Result<Delivered, Trouble> {
     let result = try_supply(wire, source, gauge).await;
     if let Some(refusal) = result.as_ref().err().and_then(Trouble::for_peer) {
-        let _ = timeout(LAST_WORDS, wire.say(&Supply::Failed(refusal))).await;
+        let _ = timeout(LAST_WORDS, wire.send(&Supply::Failed(refusal))).await;
     }
     result
 }
@@ -116,7 +117,7 @@ async fn try_supply(wire: &mut Wire, source: &Source, gauge: &Gauge) -> Result<D
     let mut reader = source.read().map_err(Trouble::Here)?;
     let mut target_checked = false;
     loop {
-        match wire.hear().await? {
+        match wire.receive().await? {
             Demand::Check {
                 subject: Subject::Target,
                 bytes,
@@ -192,7 +193,7 @@ async fn compare(wire: &mut Wire, mut reader: Reader, bytes: u64) -> Result<Read
     let mut count = 0;
     wire.allow(reading(piece.min(bytes)));
     loop {
-        match wire.hear().await? {
+        match wire.receive().await? {
             Demand::Piece(digest) => {
                 count += 1;
                 if count > expected {
@@ -208,7 +209,7 @@ async fn compare(wire: &mut Wire, mut reader: Reader, bytes: u64) -> Result<Read
                 if matching {
                     whole = reader.tally().pieces();
                 }
-                wire.say(&Supply::Same(matching)).await?;
+                wire.send(&Supply::Same(matching)).await?;
             }
             Demand::EndOfPieces => break,
             Demand::Failed(refusal) => return Err(Trouble::There(refusal)),
@@ -248,7 +249,7 @@ async fn send(
     while let Some(Run { at, bytes }) = run.map_err(|error| Trouble::Here(unreadable(&error)))? {
         let next = read(reader);
         let length = bytes.len() as u64;
-        sending.say(&Supply::Data { at, length }).await?;
+        sending.send(&Supply::Data { at, length }).await?;
         sending.bytes(&bytes).await?;
         *moved += length;
         gauge.add_moved(length);
@@ -258,15 +259,15 @@ async fn send(
         return Err(Trouble::Here(changed()));
     }
     let digest = off(move || reader.finish()).await?;
-    sending.say(&Supply::End { digest }).await
+    sending.send(&Supply::End { digest }).await
 }
 
 /// Hears how far the peer is, until it is done.
 async fn listen(receiving: &mut Receiving, size: u64, gauge: &Gauge) -> Result<(), Trouble> {
     loop {
-        match receiving.hear_sign().await? {
+        match receiving.receive_sign().await? {
             Demand::Received { position } => {
-                // The same position again says that the peer lives, no more.
+                // The same position again only shows that the peer is alive.
                 if position > gauge.position() {
                     gauge.set(position.min(size));
                     receiving.progress();
@@ -289,7 +290,7 @@ pub(super) async fn take(
 ) -> Result<Delivered, Trouble> {
     let result = try_take(wire, place, info, room, gauge).await;
     if let Some(refusal) = result.as_ref().err().and_then(Trouble::for_peer) {
-        let _ = timeout(LAST_WORDS, wire.say(&Demand::Failed(refusal))).await;
+        let _ = timeout(LAST_WORDS, wire.send(&Demand::Failed(refusal))).await;
         wire.stop();
     }
     result
@@ -304,7 +305,7 @@ async fn try_take(
 ) -> Result<Delivered, Trouble> {
     let size = info.size;
     if already_there(wire, &place, info, room).await? {
-        wire.say(&Demand::Done).await?;
+        wire.send(&Demand::Done).await?;
         gauge.start(size);
         return Ok(Delivered {
             size,
@@ -343,7 +344,7 @@ async fn try_take(
     while_alive(&mut wire.sending, &sign, finish)
         .await??
         .map_err(Trouble::Here)?;
-    wire.say(&Demand::Done).await?;
+    wire.send(&Demand::Done).await?;
     gauge.set(size);
     Ok(Delivered {
         size,
@@ -403,7 +404,7 @@ async fn fill(
             position: tally.position(),
         };
         let Wire { sending, receiving } = &mut *wire;
-        match while_alive(sending, &sign, receiving.hear()).await?? {
+        match while_alive(sending, &sign, receiving.receive()).await?? {
             Supply::Data { at, length } => {
                 let end = at + length;
                 let torn = !length.is_multiple_of(BLOCK) && end != size;
@@ -426,7 +427,7 @@ async fn fill(
                 gauge.set(end);
                 if end - reported >= REPORT {
                     reported = end;
-                    wire.say(&Demand::Received { position: end }).await?;
+                    wire.send(&Demand::Received { position: end }).await?;
                 }
             }
             Supply::End { digest } => break digest,
@@ -437,8 +438,7 @@ async fn fill(
     Ok((part, tally, moved, digest))
 }
 
-/// Asks the peer how much of the first `length` bytes is right. The reader, and what it has tallied,
-/// end there.
+/// Asks the peer how much of the first `length` bytes is right. Consumes the reader and its tally.
 async fn check(
     wire: &mut Wire,
     subject: Subject,
@@ -446,7 +446,7 @@ async fn check(
     length: u64,
 ) -> Result<(Reader, u64), Trouble> {
     let bytes = length;
-    wire.say(&Demand::Check { subject, bytes }).await?;
+    wire.send(&Demand::Check { subject, bytes }).await?;
     let piece = reader.tally().piece();
     let pieces = length.div_ceil(piece);
     wire.allow(reading(piece.min(length)));
@@ -454,11 +454,11 @@ async fn check(
         let end = (number * piece).min(length);
         let read = off(move || reader.skip_to(end).map(|_| reader)).await?;
         reader = read.map_err(|error| Trouble::Here(unreadable(&error)))?;
-        wire.say(&Demand::Piece(reader.tally().latest())).await?;
+        wire.send(&Demand::Piece(reader.tally().latest())).await?;
     }
-    wire.say(&Demand::EndOfPieces).await?;
+    wire.send(&Demand::EndOfPieces).await?;
     for number in 0..pieces {
-        match wire.hear().await? {
+        match wire.receive().await? {
             Supply::Same(true) => {}
             Supply::Same(false) => {
                 wire.allow(Duration::ZERO);
@@ -473,7 +473,8 @@ async fn check(
     Ok((reader, length))
 }
 
-/// Opens the unfinished file. An earlier transfer of ours that was told to give way may need a moment.
+/// Opens the unfinished file. Retries for a moment, since an earlier transfer may still be
+/// stopping.
 async fn open_part(place: Place) -> Result<Part, Trouble> {
     const TRIES: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(20);

@@ -1,12 +1,14 @@
 //! Files at their two ends: read in runs of data with holes left out, written beside their final place
 //! and moved there once whole.
 //!
-//! An unfinished file is `.NAME.verus-part`. It is written from its beginning to its end and is as long
-//! as what was received, so it is its own journal: after a crash, its length says how much there may
-//! be, and comparing the digests of its pieces with the source's says how much of it is right.
+//! An unfinished file is `.NAME.verus-part`. It is written from beginning to end and has the length
+//! of the received data, so it is its own journal. After a crash, its length bounds the data that
+//! may be there. Comparing the digests of its pieces with the source's shows how much of it is
+//! right.
 //!
-//! Others may be able to make files where this one is to be. An unfinished file is used only if it is
-//! ours and nobody else can write to it, by any name; and what was renamed is looked at again.
+//! Others may be able to make files in the same folder. An unfinished file is used only if it is
+//! ours and nobody else can write to it, by any name. After a rename, the file under the new name
+//! is checked again.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -32,11 +34,11 @@ use super::refusal::{Reason, Refusal};
 use super::reserved::FileId;
 use super::umask;
 
-/// How much may be written before the disk is asked to catch up: what a loss of power can cost, and
-/// what is left to wait for at the end.
+/// Bytes that may be written before the disk is asked to catch up. They bound the loss in a power
+/// failure and the wait at the end.
 const SYNC_BYTES: u64 = 16 * 1024 * 1024;
-/// A stretch of zeros as long as this, in bytes, is not passed over at once where it is stored: the peer
-/// would hear nothing for as long as reading it takes. One block of it is sent.
+/// Length of a stored stretch of zeros, in bytes, at which the sender pauses to send one block of
+/// it. Reading a longer stretch without a message would leave the peer in silence.
 const QUIET_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Bytes of a file that are not all zero, and where they belong.
@@ -72,12 +74,12 @@ impl Reader {
         }
     }
 
-    /// What was read so far.
+    /// The tally of the bytes read so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// What was read, nothing more being wanted.
+    /// Ends the reading and returns its tally.
     pub fn into_tally(self) -> Tally {
         self.tally
     }
@@ -139,7 +141,7 @@ impl Reader {
         self.tally.finish()
     }
 
-    /// Cuts what was read at its blocks of zeros. Nearly always there are none.
+    /// Splits the bytes at their blocks of zeros. Nearly always there are none.
     fn queue(&mut self, at: u64, bytes: Vec<u8>) {
         if !bytes.chunks(BLOCK as usize).any(is_zero) {
             self.pending.push_back(Run { at, bytes });
@@ -174,14 +176,14 @@ fn data_from(file: &File, position: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// A regular file to be sent, as it was when it was opened.
+/// A regular file to be sent, in its state when it was opened.
 #[derive(Debug)]
 pub struct Source {
     file: File,
     stat: Stat,
-    /// What it is like.
+    /// Its size, time and permission.
     pub info: FileInfo,
-    /// How much of it is read at a time, at the most: whole blocks, and no more than [`MAX_RUN`].
+    /// Most bytes read at a time: whole blocks, at most [`MAX_RUN`].
     pub run: u64,
 }
 
@@ -250,14 +252,14 @@ impl Source {
     }
 }
 
-/// What stands where a file is to go.
+/// The present state of a file's destination.
 #[derive(Debug)]
 pub enum Standing {
     /// Nothing.
     Nothing,
     /// A file of the same size: perhaps the same.
     SameSize(File),
-    /// Something that only a forced transfer replaces, and what it is.
+    /// Something that only a forced transfer replaces; the text describes it.
     Different(&'static str),
 }
 
@@ -270,13 +272,14 @@ pub struct Place {
     pub name: OsString,
     /// Whether another file there may be replaced.
     pub replace: bool,
-    /// Whose it is, where that is to learn nothing of what others have there: it may write and not read,
-    /// and a peer that hears a digest can guess what it is of. Its unfinished files are its own.
+    /// The owner, if it may write but not read. Such a client must learn nothing about others'
+    /// files there, and a digest would let it guess their contents. So its unfinished files are
+    /// separate.
     pub apart: Option<String>,
 }
 
 impl Place {
-    /// What is there already.
+    /// Examines the destination.
     ///
     /// # Errors
     /// If it is a folder, or cannot be looked at.
@@ -307,18 +310,18 @@ impl Place {
         }
     }
 
-    /// Refuses to replace what is the server's own.
+    /// Refuses to replace the server's own files.
     fn check_name(&self) -> Result<(), Refusal> {
         let checked = self.folder.check_name(&self.name);
         checked.map_err(|error| Refusal::from_io("cannot write it", &error))
     }
 
-    /// Removes what an earlier attempt has left, where that is of no more use and is not being written.
+    /// Removes the remains of an earlier attempt, if they are useless and nobody is writing them.
     pub(super) fn forget_part(&self, room: &Room) {
         if self.folder.look(&self.part_name()).is_ok()
             && let Ok(mut part) = Part::open(self)
         {
-            // What it took is given back.
+            // The room that it took is free again.
             let _ = part.book(room, 0);
             part.discard();
         }
@@ -355,7 +358,7 @@ pub struct Part {
     length: u64,
     unsynced: u64,
     syncing: Option<JoinHandle<io::Result<()>>>,
-    /// There is no room for the rest; what is there would only keep the disk full.
+    /// There is no room for the rest, so keeping the unfinished file would only keep the disk full.
     full: bool,
     finished: bool,
     /// Counted when this is dropped, while the file is still locked.
@@ -363,7 +366,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Opens what is left of an earlier attempt, or begins.
+    /// Opens the unfinished file of an earlier attempt, or creates one.
     ///
     /// # Errors
     /// If it cannot be written, or another process writes it.
@@ -375,7 +378,8 @@ impl Part {
             let text = format!("{what} has the name of the unfinished file, `{name}`; remove it");
             Refusal::new(Reason::InTheWay, text)
         };
-        // Ours alone, and nobody else's to write now: who has it locked may be about to give it its name.
+        // Only a file that is ours alone and that nobody else writes to. The holder of its lock may
+        // be about to rename it.
         let usable = |fd: &OwnedFd| {
             if let Err(Errno::WOULDBLOCK) = fs::flock(fd, FlockOperation::NonBlockingLockExclusive)
             {
@@ -459,10 +463,10 @@ impl Part {
         ))
     }
 
-    /// Makes sure that `room` has as much as a file of `size` bytes takes besides what is there.
+    /// Reserves room for a file of `size` bytes, beyond the bytes already there.
     ///
     /// # Errors
-    /// If it has not.
+    /// If there is too little.
     pub(super) fn book(&mut self, room: &Room, size: u64) -> Result<(), Refusal> {
         let names = [self.place.name.clone(), self.part_name.clone()];
         self.booked = room.book(&self.place.folder, names, size)?;
@@ -474,7 +478,7 @@ impl Part {
         self.length
     }
 
-    /// A reader of what is in it, as far as it can be part of a file of `size` bytes.
+    /// A reader of its contents, as far as they can belong to a file of `size` bytes.
     ///
     /// # Errors
     /// If the process has no descriptor left.
@@ -501,7 +505,8 @@ impl Part {
         Ok(())
     }
 
-    /// What writing failed with. Where there is no room for the rest, what is there goes, too.
+    /// Converts an error in writing. If there is no room for the rest, marks the unfinished file
+    /// for removal.
     fn cannot(&mut self) -> impl FnOnce(io::Error) -> Refusal {
         let full = &mut self.full;
         move |error| {
@@ -540,8 +545,8 @@ impl Part {
         Ok(())
     }
 
-    /// Makes it what it was to become: its size, its time, whether it is executable, its name; all on
-    /// the disk before this returns.
+    /// Completes the file: sets its size, time, permission and name. All of it is on the disk
+    /// before this returns.
     ///
     /// # Errors
     /// As the operating system says. The unfinished file stays, unless the disk is full.
@@ -579,9 +584,11 @@ impl Part {
     /// Users who may rename in this folder could have put another file under the unfinished one's name.
     fn see_that_it_is_there(&self) -> Result<(), Refusal> {
         let ours = fs::fstat(&self.file).map_err(io::Error::from);
-        let there = self.place.folder.look(&self.place.name);
-        match (ours, there) {
-            (Ok(ours), Ok(there)) if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino) => {
+        let at_place = self.place.folder.look(&self.place.name);
+        match (ours, at_place) {
+            (Ok(ours), Ok(at_place))
+                if (ours.st_dev, ours.st_ino) == (at_place.st_dev, at_place.st_ino) =>
+            {
                 Ok(())
             }
             _ => Err(Refusal::new(

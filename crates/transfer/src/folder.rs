@@ -1,9 +1,9 @@
 //! A folder that nothing can be reached outside of.
 //!
-//! Everything is opened relative to a descriptor of the folder. On Linux the kernel resolves each path
-//! and sees to it that it stays beneath (`openat2`, RESOLVE_BENEATH): symbolic links are followed as
-//! long as they stay inside, whatever is renamed meanwhile. Where there is no such call, names
-//! are opened one by one and no symbolic link is followed at all.
+//! Everything is opened relative to a descriptor of the folder. On Linux the kernel resolves each
+//! path and keeps it beneath the folder (`openat2`, RESOLVE_BENEATH). Symbolic links are followed
+//! as long as they stay inside, even if files are renamed meanwhile. Without that call, names are
+//! opened one by one and no symbolic link is followed.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -42,7 +42,7 @@ pub struct Folder {
     guard: Arc<Guard>,
 }
 
-/// What nobody has of a folder, whoever may have the rest.
+/// The part of a folder that no client has access to.
 #[derive(Debug, Default)]
 struct Guard {
     reserved: Reserved,
@@ -62,7 +62,7 @@ impl Folder {
     /// # Errors
     /// As the operating system says.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // From before the process is confined, and knows it no more.
+        // Read before the process is confined, which hides it.
         umask::permissions();
         let fd = fs::openat(CWD, path, THROUGH, Mode::empty())?;
         Ok(Folder {
@@ -71,14 +71,14 @@ impl Folder {
         })
     }
 
-    /// This folder without what is `reserved`, whichever way that is reached.
+    /// This folder without the `reserved` files, by whatever path they are reached.
     ///
     /// # Errors
     /// As the operating system says; if the folder itself is reserved.
     pub fn without(self, reserved: Reserved) -> io::Result<Self> {
         let root = FileId::of(&fs::fstat(&self)?);
         if reserved.holds_folder(&self, root)? {
-            return Err(own());
+            return Err(reserved_error());
         }
         let root = Some(root);
         Ok(Folder {
@@ -111,7 +111,7 @@ impl Folder {
             stat.is_ok_and(|stat| self.reserved().contains(&FileId::of(&stat)))
         };
         if !reserved.is_empty() && (reserved.holds_name(self, name) || is_own()) {
-            return Err(own());
+            return Err(reserved_error());
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Folder {
         }
         let stat = fs::fstat(file)?;
         if self.reserved().contains(&FileId::of(&stat)) {
-            return Err(own());
+            return Err(reserved_error());
         }
         Ok(stat.st_nlink > 0)
     }
@@ -158,7 +158,7 @@ impl Folder {
 
     fn check_folder(&self, fd: &OwnedFd) -> io::Result<()> {
         match self.guard.root {
-            Some(root) if self.guard.reserved.holds_folder(fd, root)? => Err(own()),
+            Some(root) if self.guard.reserved.holds_folder(fd, root)? => Err(reserved_error()),
             _ => Ok(()),
         }
     }
@@ -198,7 +198,7 @@ impl Folder {
         self.folder(path)
     }
 
-    /// What a name in here is; a symbolic link is not followed.
+    /// The type and attributes of a name in this folder; a symbolic link is not followed.
     ///
     /// # Errors
     /// As the operating system says.
@@ -291,12 +291,12 @@ impl Folder {
     }
 }
 
-/// That something is the server's own.
-fn own() -> io::Error {
+/// The error for access to the server's own files.
+fn reserved_error() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, WHY)
 }
 
-/// What a regular file is like; nothing for anything else.
+/// Size, time and permission of a regular file; nothing for anything else.
 pub fn file_info(stat: &Stat) -> Option<FileInfo> {
     let size = u64::try_from(stat.st_size).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || size > MAX_SIZE {
@@ -315,8 +315,9 @@ pub fn file_info(stat: &Stat) -> Option<FileInfo> {
     })
 }
 
-/// Why a file must not be used as an unfinished one of ours, if it must not. Who may write to each new file of ours (a
-/// umask of 002) may to this one: it has its permissions a moment before its name.
+/// The reason why a file must not be used as an unfinished one of ours, if any. A umask of 002 gives
+/// each new file of ours write permission for the group, so that is allowed here. The unfinished
+/// file gets its final permissions a moment before its name.
 pub(super) fn not_ours(stat: &Stat) -> Option<&'static str> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         Some("something that is not a file")
@@ -350,12 +351,12 @@ pub fn not_a_file(stat: &Stat) -> Refusal {
     Refusal::new(reason, text)
 }
 
-/// Something found in a folder.
+/// An entry of a folder, as the walk meets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum WalkEntry {
     /// A regular file.
     File(RelativePath, FileInfo),
-    /// A folder; it comes before what is in it.
+    /// A folder; it comes before its contents.
     Folder(RelativePath),
     /// Something that is not transferred, and why.
     Unavailable(RelativePath, Refusal),
@@ -391,22 +392,22 @@ impl Walk {
         }
     }
 
-    /// What is found under a name; nothing if it is reserved.
-    fn visit(&mut self, parent: &RelativePath, folder: &Folder, name: &OsStr) -> Option<Found> {
+    /// The entry of a name; nothing if it is reserved.
+    fn visit(&mut self, parent: &RelativePath, folder: &Folder, name: &OsStr) -> Option<WalkEntry> {
         let stat = folder.look(name);
         if matches!(&stat, Ok(stat) if self.reserved.contains(&FileId::of(stat))) {
             return None;
         }
-        Some(self.found(parent, folder, name, stat))
+        Some(self.entry(parent, folder, name, stat))
     }
 
-    fn found(
+    fn entry(
         &mut self,
         parent: &RelativePath,
         folder: &Folder,
         name: &OsStr,
         stat: io::Result<Stat>,
-    ) -> Found {
+    ) -> WalkEntry {
         let path = match parent.join(name) {
             Ok(path) => path,
             Err(refusal) => {
@@ -414,43 +415,43 @@ impl Walk {
                     refusal.reason,
                     format!("`{}`: {}", printable(name.as_bytes()), refusal.detail),
                 );
-                return Found::Unavailable(parent.clone(), refusal);
+                return WalkEntry::Unavailable(parent.clone(), refusal);
             }
         };
         let stat = match stat {
             Ok(stat) => stat,
             Err(error) => {
-                return Found::Unavailable(path, Refusal::from_io("cannot read it", &error));
+                return WalkEntry::Unavailable(path, Refusal::from_io("cannot read it", &error));
             }
         };
         if let Some(info) = file_info(&stat) {
-            return Found::File(path, info);
+            return WalkEntry::File(path, info);
         }
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            return Found::Unavailable(path, not_a_file(&stat));
+            return WalkEntry::Unavailable(path, not_a_file(&stat));
         }
         if self.stack.len() >= MAX_DEPTH {
             let text = format!("it is deeper than {MAX_DEPTH} folders");
-            return Found::Unavailable(path, Refusal::new(Reason::BadName, text));
+            return WalkEntry::Unavailable(path, Refusal::new(Reason::BadName, text));
         }
         match fs::openat(folder, name, THROUGH | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(fd) => {
                 self.enter(path.clone(), folder.inner(fd));
-                Found::Folder(path)
+                WalkEntry::Folder(path)
             }
             Err(error) => {
-                Found::Unavailable(path, Refusal::from_io("cannot read it", &error.into()))
+                WalkEntry::Unavailable(path, Refusal::from_io("cannot read it", &error.into()))
             }
         }
     }
 }
 
 impl Iterator for Walk {
-    type Item = Found;
+    type Item = WalkEntry;
 
-    fn next(&mut self) -> Option<Found> {
+    fn next(&mut self) -> Option<WalkEntry> {
         if let Some((path, refusal)) = self.failed.take() {
-            return Some(Found::Unavailable(path, refusal));
+            return Some(WalkEntry::Unavailable(path, refusal));
         }
         loop {
             let (path, folder, names) = self.stack.last_mut()?;
@@ -458,8 +459,8 @@ impl Iterator for Walk {
                 Some(name) if paths::is_part(name.as_bytes()) => {}
                 Some(name) => {
                     let (path, folder) = (path.clone(), folder.clone());
-                    if let Some(found) = self.visit(&path, &folder, &name) {
-                        return Some(found);
+                    if let Some(entry) = self.visit(&path, &folder, &name) {
+                        return Some(entry);
                     }
                 }
                 None => {
@@ -532,14 +533,14 @@ mod tests {
         let _socket = UnixListener::bind(root.join("socket")).expect("a socket");
         std_fs::write(root.join(".x.verus-part"), "half").expect("a file");
         let (mut good, mut bad) = (Vec::new(), Vec::new());
-        for found in Walk::new(Folder::open(&root).expect("it exists")) {
-            match found {
-                Found::File(path, info) => {
+        for entry in Walk::new(Folder::open(&root).expect("it exists")) {
+            match entry {
+                WalkEntry::File(path, info) => {
                     assert_eq!(info.size, 1);
                     good.push(path.to_string());
                 }
-                Found::Folder(path) => good.push(format!("{path}/")),
-                Found::Unavailable(path, refusal) => {
+                WalkEntry::Folder(path) => good.push(format!("{path}/")),
+                WalkEntry::Unavailable(path, refusal) => {
                     assert_eq!(refusal.reason, Reason::NotAFile);
                     bad.push(path.to_string());
                 }

@@ -12,7 +12,7 @@ use super::digest::{BLOCK, Digest, MAX_SIZE};
 use super::paths::MAX_PATH;
 use super::refusal::{MAX_DETAIL, Refusal};
 
-/// What both ends name in the TLS handshake.
+/// The protocol's name in the TLS handshake (ALPN).
 pub const ALPN: &[u8] = b"verus-transfer/1";
 
 /// Longest message, in bytes.
@@ -26,10 +26,10 @@ pub const MAX_RUN: u64 = 4 * BLOCK;
 pub enum Request {
     /// Opens the connection; the first stream and no other.
     Hello {
-        /// That the client knows the token: see [`secrets`](super::secrets).
+        /// Proves that the client knows the token: see [`secrets`](super::secrets).
         proof: Option<Digest>,
     },
-    /// What there is at a path: a file, or a folder with all that is in it.
+    /// Lists the entries at a path: a file, or a folder with its whole contents.
     List {
         /// Where.
         path: Vec<u8>,
@@ -43,7 +43,7 @@ pub enum Request {
     Put {
         /// Where to.
         path: Vec<u8>,
-        /// What it is like.
+        /// Its size, time and permission.
         file: FileInfo,
         /// Whether it may replace one with other contents.
         replace: bool,
@@ -80,7 +80,7 @@ pub struct Modified {
 pub enum Answer {
     /// To `Hello`.
     Welcome {
-        /// That the server knows the token too.
+        /// Proves that the server knows the token, too.
         proof: Option<Digest>,
         /// Whether it takes files from this client.
         writable: bool,
@@ -89,10 +89,10 @@ pub enum Answer {
     File {
         /// Where.
         path: Vec<u8>,
-        /// What it is like.
+        /// Its size, time and permission.
         file: FileInfo,
     },
-    /// To `List`: a folder; it comes before what is in it.
+    /// To `List`: a folder; it comes before its contents.
     Folder {
         /// Where.
         path: Vec<u8>,
@@ -108,7 +108,7 @@ pub enum Answer {
     EndOfList,
     /// To `Get`: the file follows, by [`Demand`] and [`Supply`].
     Offer {
-        /// What it is like.
+        /// Its size, time and permission.
         file: FileInfo,
     },
     /// To `MakeFolder`.
@@ -122,17 +122,17 @@ pub enum Answer {
 pub enum Demand {
     /// The first `bytes` of something are here already, perhaps none; their pieces' digests follow.
     Check {
-        /// What is here.
+        /// Whether the target or an unfinished file is compared.
         subject: Subject,
         /// How much of it.
         bytes: u64,
     },
     /// The digest of the next piece.
     Piece(Digest),
-    /// There are no more, or no more are of interest. After those of a part, the file is to follow
-    /// from the end of what is the same.
+    /// The end of the digests: no further pieces, or their result does not matter. After those of
+    /// an unfinished file, the data follow from the end of the part that is the same.
     EndOfPieces,
-    /// So much of the file is written.
+    /// Progress: the file is written up to this position.
     Received {
         /// How far, in bytes from the beginning.
         position: u64,
@@ -143,7 +143,7 @@ pub enum Demand {
     Failed(Refusal),
 }
 
-/// What a file's receiving end has of it.
+/// The file at the receiver to compare with the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Subject {
     /// A finished file of the same size at its place: perhaps the very same.
@@ -157,8 +157,8 @@ pub enum Subject {
 pub enum Supply {
     /// Whether a piece is the same here. None follows for the pieces after one that is not.
     Same(bool),
-    /// `length` bytes of the file follow this message. What lies between the end of the last data and
-    /// `at` is zero.
+    /// `length` bytes of the file follow this message. The bytes between the end of the last data
+    /// and `at` are zero.
     Data {
         /// Where they belong: a multiple of [`BLOCK`].
         at: u64,
@@ -170,7 +170,7 @@ pub enum Supply {
         /// See [`digest`](super::digest).
         digest: Digest,
     },
-    /// There will be no more.
+    /// The transfer ends incomplete.
     Failed(Refusal),
 }
 
@@ -190,10 +190,10 @@ pub enum FrameError {
 
 /// A message that can be read from a peer's bytes and checked.
 pub trait Frame: Serialize + DeserializeOwned {
-    /// What it is called in errors.
+    /// The message type's name in errors.
     const NAME: &'static str;
 
-    /// What postcard alone does not check.
+    /// Checks the limits that postcard alone does not.
     ///
     /// # Errors
     /// Names the field.

@@ -1,9 +1,10 @@
-//! What a server does about the disk that its clients fill: how much its folder may take, and what
-//! becomes of files that are never finished.
+//! Management of the disk that clients fill: the limit of the folder's size, and the removal of
+//! unfinished files.
 //!
-//! The folder is looked through when the server starts and each hour. In between, what clients add is
-//! counted; what was miscounted, because two did something at once, is set right at the next look. A file counts with its size, in blocks, even if it has holes: how much of it is data, nobody
-//! knows before it has arrived.
+//! The folder is scanned when the server starts and each hour. In between, the bytes that clients
+//! add are counted. Concurrent changes can be miscounted, which the next scan corrects. A file
+//! counts with its size in blocks, even if it has holes, because the amount of its data is unknown
+//! until it has arrived.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,7 @@ use super::reserved::FileId;
 
 /// How often the folder is looked through.
 pub(super) const OFTEN: Duration = Duration::from_secs(3600);
-/// What the smallest file and a folder take, in bytes.
+/// Bytes that the smallest file and a folder take.
 const LEAST: u64 = 4096;
 
 /// How much room the folder has; shared.
@@ -30,15 +31,18 @@ pub(super) struct Room {
 
 #[derive(Debug, Default)]
 struct Counted {
-    /// What is in the folder, in bytes.
+    /// Bytes in the folder.
     taken: u64,
-    /// What is promised to those who are about to fill it.
+    /// Bytes reserved for transfers that are under way.
     booked: u64,
 }
 
-/// Room for a file that is being received, on top of what is there of it: until it takes the name, the file that it
-/// replaces stays. Dropped, what is there by then is counted. Its owner has the unfinished file locked from before it is
-/// made until after it is dropped, so that nothing is counted twice or not at all, however many write the file in turn.
+/// Room for a file that is being received, in addition to the bytes of it that are there. The
+/// replaced file stays until the new one takes its name.
+///
+/// When dropped, counts the bytes that are there by then. Its owner keeps the unfinished file
+/// locked from before the booking until after the drop. So nothing is counted twice or missed,
+/// however many transfers write the file in turn.
 #[derive(Debug)]
 pub(super) struct Booked {
     room: Room,
@@ -58,7 +62,7 @@ impl Room {
         }
     }
 
-    /// As much as there is.
+    /// Room without a limit.
     pub(super) fn unlimited() -> Self {
         Room::new(None)
     }
@@ -67,8 +71,7 @@ impl Room {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks through the folder: counts what is there, and removes unfinished files that are older than
-    /// `keep`.
+    /// Scans the folder: counts its bytes, and removes unfinished files that are older than `keep`.
     pub(super) fn look(&self, folder: &Folder, keep: Option<Duration>) {
         if self.limit.is_none() && keep.is_none() {
             return;
@@ -77,10 +80,11 @@ impl Room {
         self.counted().taken = taken;
     }
 
-    /// Makes sure of room for a file of `size` bytes in `folder`: by what name it goes there, and by what it is unfinished.
+    /// Reserves room for a file of `size` bytes in `folder`. `names` are its final name and its
+    /// name while unfinished.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is too little.
     pub(super) fn book(
         &self,
         folder: &Folder,
@@ -90,7 +94,7 @@ impl Room {
         if self.limit.is_none() {
             return Ok(None);
         }
-        let before = there(folder, &names);
+        let before = taken_by_all(folder, &names);
         let booked = cost(size).saturating_sub(taken_by(folder, &names[1]));
         let mut counted = self.counted();
         self.check(&counted, booked)?;
@@ -143,14 +147,14 @@ impl Room {
 
 impl Drop for Booked {
     fn drop(&mut self) {
-        let after = there(&self.folder, &self.names);
+        let after = taken_by_all(&self.folder, &self.names);
         let mut counted = self.room.counted();
         counted.booked -= self.booked;
         counted.taken = (counted.taken + after).saturating_sub(self.before);
     }
 }
 
-/// What a file of `size` bytes takes, in bytes.
+/// Bytes that a file of `size` bytes takes on the disk.
 fn cost(size: u64) -> u64 {
     size.max(1).div_ceil(LEAST) * LEAST
 }
@@ -159,8 +163,8 @@ fn cost_of(stat: &Stat) -> u64 {
     cost(u64::try_from(stat.st_size).unwrap_or(0))
 }
 
-/// What there is of a file, finished and not.
-fn there(folder: &Folder, names: &[OsString; 2]) -> u64 {
+/// Bytes of a file on the disk, finished and unfinished.
+fn taken_by_all(folder: &Folder, names: &[OsString; 2]) -> u64 {
     names.iter().map(|name| taken_by(folder, name)).sum()
 }
 
@@ -168,7 +172,7 @@ fn taken_by(folder: &Folder, name: &OsStr) -> u64 {
     folder.look(name).map_or(0, |stat| cost_of(&stat))
 }
 
-/// What is in a folder, in bytes, after unfinished files older than `keep` were removed. Links are not
+/// Bytes in a folder, after unfinished files older than `keep` were removed. Links are not
 /// followed.
 fn sweep(folder: &Folder, keep: Option<Duration>, depth: usize) -> u64 {
     let mut taken = 0_u64;

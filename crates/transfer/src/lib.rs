@@ -1,11 +1,13 @@
 //! Files over QUIC.
 //!
-//! A [`Server`] serves a folder; a [`Client`] lists it, gets files from it and puts files into it. What
-//! neither may ever do is harm by mistake: paths cannot leave the folder ([`folder`]), a file takes its
-//! name only once it is whole and verified ([`files`], [`digest`]), and there is no talking to a peer that has not
-//! proven who they are ([`secrets`], [`trust`], [`access`]). What was interrupted goes on where it stopped.
+//! A [`Server`] serves a folder; a [`Client`] lists it, gets files from it and puts files into it.
+//! Neither may do harm by mistake. Paths cannot leave the folder ([`folder`]). A file takes its
+//! name only once it is whole and verified ([`files`], [`digest`]). No peer is served before it has
+//! proven its identity ([`secrets`], [`trust`], [`access`]). An interrupted transfer goes on where
+//! it stopped.
 //!
-//! `docs/transfer.md` describes the protocol, byte by byte, and what it does not protect from.
+//! `docs/transfer.md` describes the protocol, byte by byte, and the attacks that it does not
+//! prevent.
 
 pub mod access;
 pub mod account;
@@ -57,23 +59,27 @@ pub const IDLE: Duration = Duration::from_secs(60);
 /// How often an idle client shows that it lives. A server does not: it would keep clients alive that are
 /// not.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// How much of what arrived may wait to be written, in bytes for each connection, and how much of what
-/// was sent may wait to be acknowledged.
+/// Limit of the bytes per connection that have arrived and wait to be written. Also the limit of
+/// sent bytes that wait for acknowledgement.
 const WINDOW: u32 = 8 << 20;
-/// What all clients of a server have of such windows together, in each direction; a client's is its share, but no less than
-/// [`LEAST_WINDOW`], which is 5 Mbit/s for a round trip of 100 ms. What is under way when others come stays until it is
-/// acknowledged: of many who come at once and take nothing, the nth holds an nth of this, and all of them four times as much.
+/// Sum of such windows over all clients of a server, in each direction. A client's window is its
+/// share, but at least [`LEAST_WINDOW`], which is 5 Mbit/s for a round trip of 100 ms.
+///
+/// Bytes in flight when other clients arrive stay until they are acknowledged. If many clients
+/// arrive at once and read nothing, the nth holds an nth of this, and all together four times as
+/// much.
 const WINDOWS: u32 = 16 << 20;
 const LEAST_WINDOW: u32 = 64 << 10;
 /// The same before the peer has proven who it is.
 const STRANGERS_WINDOW: u32 = 64 << 10;
-/// So many clients that send at once do not keep the server's socket full.
+/// Number of clients whose simultaneous uploads do not keep the server's socket full.
 const FEW: usize = 16;
-/// Asked of the system for each direction by a client: what arrives in 5 ms at 400 Mbit/s. It is lost with an end
-/// that is killed, so it is no more.
+/// Buffer that a client requests of the system for each direction: the arrivals of 5 ms at 400
+/// Mbit/s. A killed end loses its contents, so it is not larger.
 const SOCKET_BYTES: usize = 256 << 10;
-/// The same by a server, to which many send at once: of 100 uploads, those that began had kept a shorter queue full and
-/// those that came later lost their first packets, or were not let in at all.
+/// The same for a server, which receives from many clients at once. With a smaller buffer, the
+/// first of 100 uploads kept it full. Later clients lost their first packets or could not connect
+/// at all.
 const SERVER_SOCKET_BYTES: usize = 4 << 20;
 /// How many requests a client may have open.
 const STREAMS: u32 = 16;
@@ -148,8 +154,9 @@ fn share(clients: usize) -> u32 {
     (WINDOWS / clients).clamp(LEAST_WINDOW, WINDOW)
 }
 
-/// How much of what each of so many clients sends may be under way, bytes: of more than a few it fits the server's socket
-/// all together, or those that came first would fill it and the others' packets would be lost.
+/// Bytes in flight allowed to each of this many sending clients. With more than a few clients, the
+/// sum fits into the server's socket. Otherwise the first ones would fill it and the others would
+/// lose packets.
 fn receive_share(clients: usize) -> u32 {
     if clients <= FEW {
         return share(clients);
@@ -164,7 +171,8 @@ fn run(window: u32) -> u64 {
     (quarter - quarter % digest::BLOCK).clamp(digest::BLOCK, frames::MAX_RUN)
 }
 
-/// Both ends' transport; `window` is the receive window of the connection, and `sends` that of what was sent.
+/// Transport settings of both ends. `window` is the receive window of the connection, `sends` the
+/// limit of unacknowledged sent bytes.
 fn transport(
     scheme: &Scheme,
     window: u32,

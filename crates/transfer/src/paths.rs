@@ -18,11 +18,11 @@ pub const MAX_NAME: usize = 240;
 /// Deepest path taken, in names.
 pub const MAX_DEPTH: usize = 64;
 
-/// What a file is named while it is incomplete: `.NAME.verus-part`, beside its final place.
+/// Suffix of a file's name while it is incomplete: `.NAME.verus-part`, beside its final place.
 pub const PART_SUFFIX: &str = ".verus-part";
 
-/// A checked path below some folder: names joined by `/`, none of them empty, `.`, `..` or reserved.
-/// Empty for the folder itself.
+/// A checked path below some folder: names joined by `/`. No name is empty, `.`, `..` or reserved.
+/// The path is empty for the folder itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RelativePath {
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ impl RelativePath {
     /// Checks what a peer sent.
     ///
     /// # Errors
-    /// Says what is wrong with the path.
+    /// Describes the fault in the path.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let mut path = RelativePath::default();
         if bytes.is_empty() {
@@ -62,7 +62,7 @@ impl RelativePath {
     /// This path and one more name.
     ///
     /// # Errors
-    /// Says what is wrong with the name.
+    /// Describes the fault in the name.
     pub fn join(&self, name: &OsStr) -> Result<Self, Refusal> {
         let mut path = self.clone();
         path.push(name.as_bytes())?;

@@ -1,9 +1,10 @@
-//! Who has a place at a server, and who loses it when there are no more.
+//! Places at a server: a limited number of clients, and the eviction of idle ones when all places
+//! are taken.
 //!
-//! When all places are taken, a newcomer gets that of one that can be spared, because it has done nothing for a while: of
-//! the network that has the most places, the one that has done nothing for the longest. So an attacker who has one address
-//! competes with himself, whatever others do; and a client that has only just come is not sent away before it could ask
-//! for anything.
+//! When all places are taken, a newcomer replaces a client that has been idle for a while. Of the
+//! network with the most places, it replaces the client that has been idle for the longest. So an
+//! attacker with one address competes only with itself, and a client that has just arrived keeps its
+//! place long enough to make a request.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -59,7 +60,7 @@ impl Pulse {
         self.open.load(Ordering::Relaxed) == 0
     }
 
-    /// Waits until nothing was under way for so long.
+    /// Waits until nothing was under way for `patience`.
     pub(super) async fn idle_for(&self, patience: Duration) {
         loop {
             let until = match self.is_idle() {
@@ -83,14 +84,14 @@ impl Drop for Open {
     }
 }
 
-/// So many places, and who has them.
+/// A limited number of places, and their holders.
 #[derive(Debug)]
 pub(super) struct Places {
     limit: usize,
     each: usize,
-    /// A client keeps its place until it has made no progress for so long, be it that it has not asked for anything yet.
+    /// Time without progress, or without any request yet, after which a client may lose its place.
     grace: Duration,
-    held: Mutex<Vec<Arc<Holder>>>,
+    holders: Mutex<Vec<Arc<Holder>>>,
     /// How many are taken.
     crowd: watch::Sender<usize>,
 }
@@ -104,7 +105,7 @@ struct Holder {
 
 /// A place; dropped, it is free.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldPlace {
     places: Arc<Places>,
     holder: Arc<Holder>,
 }
@@ -116,17 +117,17 @@ impl Places {
             limit,
             each,
             grace,
-            held: Mutex::new(Vec::new()),
+            holders: Mutex::new(Vec::new()),
             crowd: watch::Sender::new(0),
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<Arc<Holder>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn holders(&self) -> MutexGuard<'_, Vec<Arc<Holder>>> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn taken(&self) -> usize {
-        self.held().len()
+        self.holders().len()
     }
 
     /// How many are taken, as that changes.
@@ -135,15 +136,15 @@ impl Places {
     }
 
     /// Takes a place, another client's if need be; nothing if none can be spared.
-    pub(super) fn take(self: &Arc<Self>, network: Network) -> Option<Held> {
-        let mut held = self.held();
+    pub(super) fn take(self: &Arc<Self>, network: Network) -> Option<HeldPlace> {
+        let mut holders = self.holders();
         let mut counts = BTreeMap::new();
-        for holder in held.iter() {
+        for holder in holders.iter() {
             *counts.entry(holder.network).or_insert(0_usize) += 1;
         }
         let at_home = counts.get(&network).copied().unwrap_or(0) >= self.each;
-        if at_home || held.len() >= self.limit {
-            let spared = held
+        if at_home || holders.len() >= self.limit {
+            let spared = holders
                 .iter()
                 .enumerate()
                 .filter(|(_, holder)| !at_home || holder.network == network)
@@ -154,23 +155,23 @@ impl Places {
                     (counts[&holder.network], *quiet, usize::MAX - index)
                 })
                 .map(|(index, ..)| index)?;
-            held.remove(spared).evicted.notify_one();
+            holders.remove(spared).evicted.notify_one();
         }
         let holder = Arc::new(Holder {
             network,
             pulse: Arc::new(Pulse::new()),
             evicted: Notify::new(),
         });
-        held.push(Arc::clone(&holder));
-        self.crowd.send_replace(held.len());
-        Some(Held {
+        holders.push(Arc::clone(&holder));
+        self.crowd.send_replace(holders.len());
+        Some(HeldPlace {
             places: Arc::clone(self),
             holder,
         })
     }
 }
 
-impl Held {
+impl HeldPlace {
     pub(super) fn pulse(&self) -> &Arc<Pulse> {
         &self.holder.pulse
     }
@@ -181,11 +182,11 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldPlace {
     fn drop(&mut self) {
-        let mut held = self.places.held();
-        held.retain(|holder| !Arc::ptr_eq(holder, &self.holder));
-        self.places.crowd.send_replace(held.len());
+        let mut holders = self.places.holders();
+        holders.retain(|holder| !Arc::ptr_eq(holder, &self.holder));
+        self.places.crowd.send_replace(holders.len());
     }
 }
 
@@ -200,7 +201,7 @@ mod tests {
         Network::of([192, 0, 2, number].into())
     }
 
-    async fn is_evicted(held: &Held) -> bool {
+    async fn is_evicted(held: &HeldPlace) -> bool {
         timeout(Duration::ZERO, held.evicted()).await.is_ok()
     }
 
@@ -243,17 +244,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_network_never_has_all_places() {
         let places = Places::new(4, 2, GRACE);
-        let held: Vec<_> = (0..2)
+        let taken: Vec<_> = (0..2)
             .map(|_| places.take(network(1)).expect("a place"))
             .collect();
-        let work: Vec<_> = held.iter().map(|held| held.pulse().open()).collect();
+        let work: Vec<_> = taken.iter().map(|taken| taken.pulse().open()).collect();
         assert!(places.take(network(1)).is_none());
         assert!(places.take(network(2)).is_some());
         drop(work);
         assert!(places.take(network(1)).is_none(), "they may ask for more");
         advance(GRACE).await;
         let again = places.take(network(1)).expect("one of its own makes room");
-        assert!(is_evicted(&held[0]).await);
+        assert!(is_evicted(&taken[0]).await);
         drop(again);
     }
 

@@ -1,4 +1,4 @@
-//! What may be shown on a terminal of a text that a peer chose.
+//! Text from a peer, made safe for a terminal.
 
 /// Whether a letter would move the cursor, change colours, begin a line, reverse the reading direction or show
 /// nothing: C0, DEL and C1 (ECMA-48), what orders and separates (Unicode, UAX #9 and section 23.2).

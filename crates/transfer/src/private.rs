@@ -1,7 +1,7 @@
 //! Files that no other user may read, in a folder that no other user may change.
 //!
-//! What is looked at is what was opened: owner and permissions are those of the descriptor, so that nobody
-//! can put another file in its place between the look and the reading.
+//! Checks look at the opened file: owner and permissions are those of the descriptor. So nobody can
+//! put another file in its place between the check and the reading.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata};
@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 use super::reserved::FileId;
 use super::secret_error::SecretError;
 
-/// For reading, without waiting for whoever writes into a pipe, or taking a terminal for ours.
+/// Flags for reading that avoid waiting for the writer of a pipe and adopting a terminal.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
@@ -25,7 +25,7 @@ const READ: OFlags = OFlags::RDONLY
 /// No file of ours is longer, in bytes: a full store of tokens is a fifth of it.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What tells a file from the one that was there before: enough to see that it was rewritten or replaced.
+/// Identity and times of a file: enough to notice that it was rewritten or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     file: (u64, u64),
@@ -51,7 +51,7 @@ const DRAFT: &str = ".new";
 /// The text of a file, and which file it was.
 #[derive(Debug)]
 pub struct Text {
-    /// What it says.
+    /// Its contents.
     pub text: String,
     /// When it was last written to, in seconds since 1970.
     pub modified_s: i64,
@@ -86,7 +86,7 @@ impl Home {
     /// Opens it, or makes it.
     ///
     /// # Errors
-    /// If it can neither be opened nor made, or others may change what is in it.
+    /// If it cannot be opened or made, or others may change its contents.
     pub fn make(path: &Path) -> Result<Self, SecretError> {
         DirBuilder::new()
             .recursive(true)
@@ -108,9 +108,9 @@ impl Home {
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(io_error("open", path)(error.into())),
         };
-        let found = folder.metadata().map_err(io_error("open", path))?;
-        ours(path, &found)?;
-        unchangeable(path, &found)?;
+        let metadata = folder.metadata().map_err(io_error("open", path))?;
+        ours(path, &metadata)?;
+        unchangeable(path, &metadata)?;
         Ok(Some(Home {
             path: path.to_owned(),
             folder,
@@ -180,10 +180,10 @@ impl Home {
         let file = fs::openat(&self.folder, name, flags, Mode::from_raw_mode(0o600))
             .map_err(|error| io_error("write", &path)(error.into()))?;
         let file = File::from(file);
-        let found = file.metadata().map_err(io_error("write", &path))?;
-        regular(&path, &found)?;
-        ours(&path, &found)?;
-        secret(&path, &found)?;
+        let metadata = file.metadata().map_err(io_error("write", &path))?;
+        regular(&path, &metadata)?;
+        ours(&path, &metadata)?;
+        secret(&path, &metadata)?;
         Ok(file)
     }
 
@@ -202,12 +202,12 @@ impl Home {
         }
     }
 
-    /// Waits until no other process is changing what is in here.
+    /// Waits until no other process is changing the contents.
     ///
     /// # Errors
     /// If the file system knows no locks.
     pub fn lock(&self) -> Result<Lock, SecretError> {
-        // A descriptor of its own: the lock is that descriptor's, and ends with it.
+        // A separate descriptor: the lock belongs to it, and ends with it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         fs::openat(&self.folder, ".", flags, Mode::empty())
             .and_then(|folder| {
@@ -237,13 +237,14 @@ impl Home {
         write().map_err(io_error("write", &self.path.join(name)))
     }
 
-    /// An empty file for what is to be written, locked. One that a process left that was killed is removed first.
+    /// An empty, locked file for new contents. The draft of a killed process is removed first.
     fn draft(&self) -> io::Result<File> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         loop {
             let file = fs::openat(&self.folder, DRAFT, flags, Mode::from_raw_mode(0o600))?;
-            // Whoever writes it gives it another name before this returns. A file system may know no locks.
+            // The writer renames it before this lock is granted. A file system may not support
+            // locks.
             let _ = fs::flock(&file, FlockOperation::LockExclusive);
             let stat = fs::fstat(&file)?;
             let named = fs::statat(&self.folder, DRAFT, AtFlags::SYMLINK_NOFOLLOW);
@@ -289,10 +290,10 @@ fn text(
     file: File,
     allowed: impl Fn(&Path, &Metadata) -> Result<(), SecretError>,
 ) -> Result<Text, SecretError> {
-    let found = file.metadata().map_err(io_error("read", path))?;
-    regular(path, &found)?;
-    ours(path, &found)?;
-    allowed(path, &found)?;
+    let metadata = file.metadata().map_err(io_error("read", path))?;
+    regular(path, &metadata)?;
+    ours(path, &metadata)?;
+    allowed(path, &metadata)?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE + 1)
         .read_to_end(&mut bytes)
@@ -303,27 +304,28 @@ fn text(
     let text = String::from_utf8(bytes).map_err(|_| bad(path, "is not text".to_owned()))?;
     Ok(Text {
         text,
-        modified_s: found.mtime(),
-        stamp: Stamp::of(&found),
+        modified_s: metadata.mtime(),
+        stamp: Stamp::of(&metadata),
     })
 }
 
-/// Refuses what is no file: a pipe may never be written to, and a device never end. `/dev/null` is an empty file.
-fn regular(path: &Path, found: &Metadata) -> Result<(), SecretError> {
-    let null = || std::fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
-    if found.is_file() || (found.rdev() != 0 && null()) {
+/// Refuses other than regular files: a pipe may never be written to, and a device never end.
+/// `/dev/null` counts as an empty file.
+fn regular(path: &Path, metadata: &Metadata) -> Result<(), SecretError> {
+    let null = || std::fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == metadata.rdev());
+    if metadata.is_file() || (metadata.rdev() != 0 && null()) {
         return Ok(());
     }
     Err(bad(path, "is not a file".to_owned()))
 }
 
 /// Refuses what belongs to another user, who could change it at any time.
-fn ours(path: &Path, found: &Metadata) -> Result<(), SecretError> {
+fn ours(path: &Path, metadata: &Metadata) -> Result<(), SecretError> {
     let us = geteuid().as_raw();
-    if found.uid() == us || found.uid() == 0 {
+    if metadata.uid() == us || metadata.uid() == 0 {
         return Ok(());
     }
-    let owner = found.uid();
+    let owner = metadata.uid();
     Err(bad(
         path,
         format!(
@@ -334,11 +336,11 @@ fn ours(path: &Path, found: &Metadata) -> Result<(), SecretError> {
 }
 
 /// Refuses a secret that others may read.
-fn secret(path: &Path, found: &Metadata) -> Result<(), SecretError> {
-    if found.mode() & 0o077 == 0 {
+fn secret(path: &Path, metadata: &Metadata) -> Result<(), SecretError> {
+    if metadata.mode() & 0o077 == 0 {
         return Ok(());
     }
-    let mode = found.mode() & 0o777;
+    let mode = metadata.mode() & 0o777;
     Err(bad(
         path,
         format!(
@@ -348,12 +350,13 @@ fn secret(path: &Path, found: &Metadata) -> Result<(), SecretError> {
     ))
 }
 
-/// Refuses what others may write to. What they write to a device (`/dev/null`) does not stay in it.
-fn unchangeable(path: &Path, found: &Metadata) -> Result<(), SecretError> {
-    if found.mode() & 0o022 == 0 || !(found.is_file() || found.is_dir()) {
+/// Refuses files that others may write to. Writes to a device (`/dev/null`) do not stay there, so
+/// it is accepted.
+fn unchangeable(path: &Path, metadata: &Metadata) -> Result<(), SecretError> {
+    if metadata.mode() & 0o022 == 0 || !(metadata.is_file() || metadata.is_dir()) {
         return Ok(());
     }
-    let mode = found.mode() & 0o777;
+    let mode = metadata.mode() & 0o777;
     Err(bad(
         path,
         format!(
@@ -373,8 +376,8 @@ fn bad(path: &Path, problem: String) -> SecretError {
 /// A path as a shell takes it.
 fn word(path: &Path) -> String {
     let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._+,:@%-".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._+,:@%-".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
         text
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
@@ -439,13 +442,13 @@ mod tests {
         let home = Home::make(&path).expect("made");
         home.create("secret", "first").expect("written");
         home.create("secret", "second").expect("passed over");
-        let there = |name: &str| home.read(name).expect("readable").map(|text| text.text);
-        assert_eq!(there("secret").as_deref(), Some("first"));
+        let contents = |name: &str| home.read(name).expect("readable").map(|text| text.text);
+        assert_eq!(contents("secret").as_deref(), Some("first"));
         let before = home.stamp("secret");
         home.replace("secret", "third").expect("written");
-        assert_eq!(there("secret").as_deref(), Some("third"));
+        assert_eq!(contents("secret").as_deref(), Some("third"));
         assert_ne!(home.stamp("secret"), before);
-        assert_eq!(there("absent"), None);
+        assert_eq!(contents("absent"), None);
         assert_eq!(home.stamp("absent"), None);
         let mode = |path: &Path| std_fs::metadata(path).expect("it exists").mode() & 0o7777;
         assert_eq!(mode(&path), 0o700);
@@ -506,7 +509,7 @@ mod tests {
     fn only_one_at_a_time_changes_a_folder() {
         let folder = tempfile::tempdir().expect("a folder");
         let home = Home::make(folder.path()).expect("there");
-        let held = home.lock().expect("nobody else");
+        let lock = home.lock().expect("nobody else");
         let (send, receive) = std::sync::mpsc::channel();
         let path = folder.path().to_owned();
         let other = std::thread::spawn(move || {
@@ -516,7 +519,7 @@ mod tests {
         });
         let wait = std::time::Duration::from_millis(100);
         assert!(receive.recv_timeout(wait).is_err(), "it has not waited");
-        drop(held);
+        drop(lock);
         receive.recv().expect("it goes on");
         other.join().expect("it ends");
     }

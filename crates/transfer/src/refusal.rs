@@ -20,9 +20,9 @@ pub enum Reason {
     Outside,
     /// A name that cannot be used.
     BadName,
-    /// Neither a file nor a folder: a socket, a device, a pipe, a symbolic link.
+    /// Other than a file or folder: a socket, a device, a pipe, a symbolic link.
     NotAFile,
-    /// A folder stands where a file should, or a file where a folder should.
+    /// There is a folder in place of a file, or a file in place of a folder.
     InTheWay,
     /// It exists with other contents, and was not to be replaced.
     Exists,
@@ -40,7 +40,7 @@ pub enum Reason {
     NoSpace,
     /// The file changed while it was sent.
     Changed,
-    /// What arrived is not what was sent.
+    /// The data received differ from the data sent.
     Damaged,
     /// The file system failed in another way.
     Storage,
@@ -53,7 +53,7 @@ pub enum Reason {
 /// A refusal: the reason and a sentence about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// What kind of trouble it is.
+    /// The kind of trouble.
     pub reason: Reason,
     /// The trouble in words.
     pub detail: String,
@@ -68,13 +68,14 @@ impl Refusal {
         }
     }
 
-    /// What an operation on a file system failed with; `attempt` says what was tried ("cannot write").
+    /// Converts an error of a file system operation; `attempt` describes the operation ("cannot
+    /// write").
     pub fn from_io(attempt: &str, error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
         let refuse = |reason, text: &str| Refusal::new(reason, text);
         match error.kind() {
             Kind::NotFound => refuse(Reason::NotFound, "no such file or folder"),
-            // Ours, with words of its own.
+            // An error of ours, which carries its own text.
             Kind::PermissionDenied if error.get_ref().is_some() => {
                 let may_read = !attempt.contains("read");
                 let reason = if may_read {

@@ -1,4 +1,5 @@
-//! A server's own files: its keys, tokens and logs. No client reads, lists or writes them, wherever they lie.
+//! A server's own files: its keys, tokens and logs. No client reads, lists or writes them, in any
+//! folder.
 //!
 //! Files are known by device and inode, so that another name (a hard link, a symbolic link, a mount) makes no difference.
 
@@ -30,7 +31,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// That of what was looked at.
+    /// Identity of the file with this status.
     #[allow(
         clippy::useless_conversion,
         reason = "their types differ between systems"
@@ -43,12 +44,12 @@ impl FileId {
     }
 }
 
-/// What is reserved for the server.
+/// Files, folders and names reserved for the server.
 #[derive(Debug, Default)]
 pub struct Reserved {
     folders: Vec<OwnedFd>,
     files: BTreeSet<FileId>,
-    /// Names, each in its folder: what has that name next is the server's, too.
+    /// Names, each in its folder: the next file with that name is the server's, too.
     names: Vec<(OwnedFd, OsString)>,
 }
 
@@ -117,15 +118,15 @@ impl Reserved {
         let mut at = fs::openat(folder, c".", THROUGH, Mode::empty())?;
         let mut below = None;
         loop {
-            let here = FileId::of(&fs::fstat(&at)?);
-            if folders.contains(&here) {
+            let current = FileId::of(&fs::fstat(&at)?);
+            if folders.contains(&current) {
                 return Ok(true);
             }
             // The folder above the file system's root is itself.
-            if here == root || below == Some(here) {
+            if current == root || below == Some(current) {
                 return Ok(false);
             }
-            below = Some(here);
+            below = Some(current);
             at = fs::openat(&at, c"..", THROUGH, Mode::empty())?;
         }
     }
@@ -135,10 +136,10 @@ impl Reserved {
         let Ok(stat) = fs::fstat(folder) else {
             return true;
         };
-        let here = Some(FileId::of(&stat));
+        let folder_id = Some(FileId::of(&stat));
         self.names
             .iter()
-            .any(|(parent, reserved)| reserved == name && id(parent) == here)
+            .any(|(parent, reserved)| reserved == name && id(parent) == folder_id)
     }
 }
 
@@ -146,7 +147,7 @@ fn id(folder: &OwnedFd) -> Option<FileId> {
     fs::fstat(folder).ok().as_ref().map(FileId::of)
 }
 
-/// What is in a folder; nothing where it cannot be listed.
+/// Files in a folder; empty if it cannot be listed.
 fn contents(folder: &OwnedFd) -> Vec<FileId> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listed = fs::openat(folder, c".", flags, Mode::empty()).and_then(Dir::new);

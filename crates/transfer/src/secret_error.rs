@@ -11,11 +11,11 @@ pub enum SecretError {
     /// It cannot be read or made.
     #[error("cannot {attempt} `{}`: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         attempt: &'static str,
         /// Which file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// It can be read, and makes no sense or is not safe.
@@ -23,7 +23,7 @@ pub enum SecretError {
     Bad {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in it.
         problem: String,
     },
     /// A token or fingerprint given as text makes no sense.

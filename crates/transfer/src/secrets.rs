@@ -1,10 +1,10 @@
-//! Who the two ends are: the server by a key of its own, whose fingerprint clients pin; the clients by
-//! a token that never crosses the wire.
+//! Identities of the two ends. The server has a key, whose fingerprint clients pin. The clients
+//! have a token that never crosses the wire.
 //!
 //! Both ends prove that they know the token by a hash of it and of a secret that only this TLS
-//! connection has (RFC 8446 §7.5, exporters). A man in the middle has two connections with two such
-//! secrets, so a proof overheard on one is worth nothing on the other; and a server that is met for
-//! the first time must prove itself before it is trusted.
+//! connection has (RFC 8446 §7.5, exporters). A man in the middle has two connections with two
+//! different secrets, so a proof from one does not hold on the other. A server seen for the first
+//! time must prove itself before it is trusted.
 
 use std::fmt;
 use std::path::Path;
@@ -53,7 +53,7 @@ impl fmt::Display for Fingerprint {
 impl FromStr for Fingerprint {
     type Err = SecretError;
 
-    /// Reads a fingerprint as it was printed; case, dashes, colons and spaces do not matter.
+    /// Reads a printed fingerprint; case, dashes, colons and spaces do not matter.
     fn from_str(text: &str) -> Result<Self, SecretError> {
         from_letters(text).map(Fingerprint).ok_or_else(|| {
             SecretError::Text(format!(
@@ -96,8 +96,8 @@ fn from_letters(text: &str) -> Option<[u8; BYTES]> {
     bytes.try_into().ok().filter(|_| count == 0)
 }
 
-/// What a client proves itself by: a hash of its token, which is all that a server must keep. Whoever has
-/// it can pass for the client, so it is as secret as the token.
+/// The key that proves a client's identity: a hash of its token. A server keeps only this. It lets
+/// its holder pass for the client, so it is as secret as the token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(blake3::Hash);
 
@@ -113,12 +113,12 @@ impl Key {
         blake3::Hash::from_hex(text).ok().map(Key)
     }
 
-    /// As it is kept in a file.
+    /// The key as hexadecimal digits, for a file.
     pub fn to_hex(&self) -> String {
         self.0.to_hex().to_string()
     }
 
-    /// That one end of a connection has the key; `channel` is the secret of the connection.
+    /// Proof that one end of a connection has the key; `channel` is the secret of the connection.
     pub fn proof(&self, channel: &[u8; 32], prover: Prover) -> [u8; 32] {
         let role: &[u8] = match prover {
             Prover::Client => b"client",
@@ -138,7 +138,7 @@ impl Key {
     }
 }
 
-/// What a client must know to be served. Shown only on purpose.
+/// The secret that admits a client. Shown only on purpose.
 #[derive(Clone)]
 pub struct Token {
     key: Key,
@@ -229,12 +229,13 @@ impl Token {
         &self.text
     }
 
-    /// What it is proven by.
+    /// The key that proves it.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// That one end of a connection knows the token; `channel` is the secret of the connection.
+    /// Proof that one end of a connection knows the token; `channel` is the secret of the
+    /// connection.
     pub fn proof(&self, channel: &[u8; 32], prover: Prover) -> [u8; 32] {
         self.key.proof(channel, prover)
     }
@@ -265,7 +266,7 @@ impl Identity {
     /// Reads the one that is kept in a folder, or makes it.
     ///
     /// # Errors
-    /// If it can neither be read nor made, or others may read it.
+    /// If it cannot be read or made, or others may read it.
     pub fn kept_in(home: &Home) -> Result<Self, SecretError> {
         let text = match home.read(IDENTITY_FILE)? {
             Some(text) => text.text,
@@ -303,7 +304,7 @@ impl Identity {
         Ok(Identity { certificate, key })
     }
 
-    /// What clients recognise it by.
+    /// The fingerprint by which clients recognise it.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.certificate)
     }

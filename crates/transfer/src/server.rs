@@ -1,10 +1,12 @@
 //! The end that serves a folder.
 //!
-//! A stranger gets little: a handshake, one stream, ten seconds and 64 KiB to prove that it knows the
-//! token. While many strangers knock, their addresses must be proven first (RFC 9000 §8.1.2), so that
-//! a flood of forged first packets costs no state, and the oldest of them makes room for the next. What
-//! a client that is known may hold is bounded by the number of its streams and the window of its
-//! connection; and it holds it only as long as something gets on, or nobody else wants its place
+//! An unauthenticated client gets little: a handshake, one stream, ten seconds and 64 KiB to prove
+//! that it knows the token. While many are connected, their addresses must be proven first (RFC
+//! 9000 §8.1.2), so that a flood of forged first packets costs no state. The oldest of them makes
+//! room for the next.
+//!
+//! The number of streams and the window of the connection bound the resources of an authenticated
+//! client. It keeps them while it makes progress, or until another client needs its place
 //! ([`places`](super::places)).
 
 use std::collections::BTreeMap;
@@ -31,11 +33,11 @@ use super::account::{Direction, Outcome, Transfer};
 use super::doorstep::Doorstep;
 use super::exchange::{Delivered, off, supply, take};
 use super::files::{Place, Source};
-use super::folder::{Folder, Found, Walk};
+use super::folder::{Folder, Walk, WalkEntry};
 use super::frames::{ALPN, Answer, Demand, FileInfo, Request};
 use super::housekeeping::{OFTEN, Room};
 use super::paths::RelativePath;
-use super::places::{Held, Places, Pulse};
+use super::places::{HeldPlace, Places, Pulse};
 use super::refusal::{Reason, Refusal};
 use super::secrets::Identity;
 use super::wire::{Patience, Trouble, Wire, in_words};
@@ -55,46 +57,47 @@ const STRANGERS: usize = 64;
 /// First packets that wait for us to look at them, and bytes of those that follow one: a moment's.
 const WAITING: usize = 256;
 const WAITING_BYTES: u64 = 64 << 10;
-/// A client that has asked for something keeps a place that others want until it has made no progress for so long.
+/// Time without progress after which a client that made a request may lose its place to another
+/// client.
 const GRACE: Duration = Duration::from_secs(3);
 /// How many lists a client is given at a time; each holds the names of the folders that it is in.
 const LISTS: usize = 2;
-/// So many strangers who were turned away are told of in a second, and no more; and so many requests of one network that
-/// failed before anything moved: both cost nothing.
-const TOLD: u32 = 10;
-/// Of whom it is known how many such requests were not told of: more networks than have places.
+/// Limit of reported events per second, for unauthenticated clients that were turned away. Also the
+/// limit per network of requests that failed before any data moved: both cost the client nothing.
+const MAX_REPORTED: u32 = 10;
+/// Number of networks whose unreported failures are counted: more networks than have places.
 const REMEMBERED: usize = 1024;
-/// A path of a request that failed is told up to this many bytes: a peer may name any.
+/// Limit of bytes of a failed request's path in a report: a peer may name any path.
 const SHOWN: usize = 256;
 /// How many events may wait to be read before clients have to wait, too.
 const EVENTS: usize = 1024;
 /// How often it looks whether a token was revoked: a client is gone within a second.
 const LOOK: Duration = Duration::from_millis(500);
-/// Why a client is no more served that was.
+/// Reason for ending the connection of a client that was admitted before.
 const REVOKED: &str = "its token was revoked, or its rights changed";
-/// How long a server that stops waits for its clients to hear of it.
+/// How long a server that stops waits until its clients have received its close.
 const GOODBYE: Duration = Duration::from_millis(500);
 
-/// What a server serves, and whom.
+/// The folder, the identity and the clients of a server.
 #[derive(Debug)]
 pub struct ServerConfig {
     /// The folder.
     pub folder: Folder,
     /// The key that clients know it by.
     pub identity: Identity,
-    /// Whom it lets in.
+    /// The clients that it admits.
     pub access: Access,
     /// Takes no files.
     pub read_only: bool,
-    /// The congestion controller for what it sends.
+    /// The congestion controller of this end.
     pub scheme: Scheme,
     /// How many clients it serves at a time.
     pub max_clients: usize,
-    /// What clients may take of it.
+    /// Limits of its clients.
     pub limits: Limits,
 }
 
-/// What a server's clients may take of it, apart from their number.
+/// Limits of a server's clients, apart from their number.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Clients of one network (an IPv4 address, or an IPv6 /64); none: half of all.
@@ -103,9 +106,9 @@ pub struct Limits {
     pub idle: Duration,
     /// A request for which the client does nothing is given up after so long.
     pub silence: Duration,
-    /// What all files in the folder may take together, in bytes, before clients may add no more.
+    /// Limit of the bytes in the folder, upon which clients may add no further ones.
     pub bytes: Option<u64>,
-    /// Unfinished files that were not written to for so long are removed; none: never.
+    /// Unfinished files that were not written to for this long are removed; none: never.
     pub keep_parts: Option<Duration>,
 }
 
@@ -128,9 +131,9 @@ pub enum Event {
     Connected {
         /// Where it is.
         client: SocketAddr,
-        /// Who it is.
+        /// Its name.
         name: Option<ClientName>,
-        /// What it may do.
+        /// Its rights.
         rights: Rights,
     },
     /// A client was turned away, or an unknown one gave up.
@@ -146,9 +149,9 @@ pub enum Event {
     Failed {
         /// Where it is.
         client: SocketAddr,
-        /// Who it is.
+        /// Its name.
         name: Option<ClientName>,
-        /// What it was about.
+        /// The path of the request.
         path: String,
         /// Why not.
         why: String,
@@ -157,7 +160,7 @@ pub enum Event {
     Left {
         /// Where it is.
         client: SocketAddr,
-        /// Who it is.
+        /// Its name.
         name: Option<ClientName>,
         /// Why.
         why: String,
@@ -184,54 +187,55 @@ struct Shared {
     events: mpsc::Sender<Event>,
     strangers: Arc<Places>,
     clients: Arc<Places>,
-    /// What each client may be sent that it has not acknowledged, bytes.
+    /// Unacknowledged bytes allowed to each client.
     sends: Arc<AtomicU64>,
     room: Room,
-    turned_away: Mutex<Told>,
-    failures: Mutex<BTreeMap<Network, Told>>,
-    /// That some tokens count no more, or others do.
+    turned_away: Mutex<ReportCount>,
+    failures: Mutex<BTreeMap<Network, ReportCount>>,
+    /// Notifies when some tokens were added, changed or revoked.
     access_changed: watch::Sender<()>,
-    /// Who writes which file: device and inode of its folder, and its name. A newer one takes over.
+    /// The writer of each file: device and inode of its folder, and its name. A newer one takes
+    /// over.
     writers: Mutex<BTreeMap<FileKey, Arc<Notify>>>,
 }
 
-/// How many of a kind were told of in this second, and how many not at all.
+/// Reported and unreported events of a kind in this second.
 #[derive(Debug)]
-struct Told {
+struct ReportCount {
     second: Instant,
-    told: u32,
-    untold: u64,
+    reported: u32,
+    unreported: u64,
 }
 
-impl Told {
+impl ReportCount {
     fn new() -> Self {
-        Told {
+        ReportCount {
             second: Instant::now(),
-            told: 0,
-            untold: 0,
+            reported: 0,
+            unreported: 0,
         }
     }
 
-    /// How many were not told before this one, if this one may be told.
+    /// The number of unreported events before this one, if this one may be reported.
     fn may(&mut self) -> Option<u64> {
         if self.second.elapsed() >= Duration::from_secs(1) {
             self.second = Instant::now();
-            self.told = 0;
+            self.reported = 0;
         }
-        if self.told >= TOLD {
-            self.untold += 1;
+        if self.reported >= MAX_REPORTED {
+            self.unreported += 1;
             return None;
         }
-        self.told += 1;
-        Some(std::mem::take(&mut self.untold))
+        self.reported += 1;
+        Some(std::mem::take(&mut self.unreported))
     }
 }
 
-/// `why`, and that others were not told of.
-fn with_untold(why: String, untold: u64) -> String {
-    match untold {
+/// `why`, with the number of unreported events.
+fn with_unreported(why: String, unreported: u64) -> String {
+    match unreported {
         0 => why,
-        untold => format!("{why} (and {untold} others before)"),
+        unreported => format!("{why} (and {unreported} others before)"),
     }
 }
 
@@ -313,7 +317,7 @@ impl Server {
             clients: Places::new(all, each, GRACE),
             sends,
             room,
-            turned_away: Mutex::new(Told::new()),
+            turned_away: Mutex::new(ReportCount::new()),
             failures: Mutex::default(),
             access_changed: watch::Sender::new(()),
             writers: Mutex::new(BTreeMap::new()),
@@ -335,12 +339,12 @@ impl Server {
         self.events.recv().await
     }
 
-    /// What there is to tell right now.
+    /// The next event that is already there, if any.
     pub fn try_event(&mut self) -> Option<Event> {
         self.events.try_recv().ok()
     }
 
-    /// Stops, and lets clients know. What they were sending stays for the next time.
+    /// Stops, and notifies clients. Unfinished uploads stay for the next attempt.
     pub async fn stop(&mut self) {
         self.endpoint
             .close(VarInt::from_u32(code::STOPPING), b"the server stops");
@@ -416,7 +420,7 @@ async fn refresh(shared: Arc<Shared>) {
     }
 }
 
-async fn serve(shared: Arc<Shared>, incoming: Incoming, stranger: Held) {
+async fn serve(shared: Arc<Shared>, incoming: Incoming, stranger: HeldPlace) {
     let address = incoming.remote_address();
     // From before it is let in, so that no change is missed.
     let access_changed = shared.access_changed.subscribe();
@@ -474,7 +478,7 @@ fn turned_away(why: &str) -> Trouble {
 async fn attend(
     shared: &Arc<Shared>,
     connection: &Connection,
-    client: &Held,
+    client: &HeldPlace,
     visitor: &Arc<Visitor>,
     mut access_changed: watch::Receiver<()>,
 ) -> String {
@@ -544,7 +548,7 @@ async fn greet(
     shared: &Arc<Shared>,
     network: Network,
     connection: &Connection,
-) -> Result<(Held, Visitor), Trouble> {
+) -> Result<(HeldPlace, Visitor), Trouble> {
     let turn_away = |number: u32, why: &str| {
         connection.close(VarInt::from_u32(number), why.as_bytes());
         Err(Trouble::Here(Refusal::new(Reason::Protocol, why)))
@@ -552,7 +556,7 @@ async fn greet(
     // The caller has a shorter limit.
     let patience = Patience::new(PATIENCE, Arc::new(Pulse::new()));
     let mut wire = Wire::new(connection.accept_bi().await?, patience);
-    let proof = match wire.hear().await {
+    let proof = match wire.receive().await {
         Ok(Request::Hello { proof }) => proof,
         Ok(_) => return turn_away(code::PROTOCOL, "it did not say who it is first"),
         Err(trouble @ Trouble::Protocol(_)) => {
@@ -577,7 +581,7 @@ async fn greet(
         proof: visitor.answer(&channel),
         writable: visitor.rights.may_write() && !shared.config.read_only,
     };
-    wire.say(&welcome).await?;
+    wire.send(&welcome).await?;
     wire.end();
     Ok((client, visitor))
 }
@@ -590,7 +594,7 @@ async fn answer(
     lists: &Semaphore,
     mut wire: Wire,
 ) {
-    let request = match wire.hear().await {
+    let request = match wire.receive().await {
         Ok(request) => request,
         Err(Trouble::Protocol(why)) => {
             connection.close(VarInt::from_u32(code::PROTOCOL), why.as_bytes());
@@ -651,7 +655,7 @@ async fn answer(
     wire.finish().await;
 }
 
-/// A request that is being answered, for what is told of it.
+/// A request that is being answered, for the event that reports it.
 struct UnderWay<'a> {
     shared: &'a Shared,
     visitor: &'a Visitor,
@@ -670,8 +674,8 @@ impl UnderWay<'_> {
         }
     }
 
-    /// A file that went, or did not; `size` as far as it is known without a result. A client may have any number of
-    /// requests fail at once, and not all of them are told.
+    /// The event of a completed or failed transfer. Without a result, `size` is the size known so
+    /// far. Many requests of a client may fail at once, so only some failures are reported.
     fn transfer(
         &self,
         path: &[u8],
@@ -716,7 +720,7 @@ impl UnderWay<'_> {
     }
 }
 
-/// That a client may read.
+/// Checks that a client may read.
 fn may_read(visitor: &Visitor) -> Result<(), Refusal> {
     if visitor.rights.may_read() {
         return Ok(());
@@ -725,7 +729,7 @@ fn may_read(visitor: &Visitor) -> Result<(), Refusal> {
     Err(Refusal::new(Reason::Unreadable, text))
 }
 
-/// That a client may write.
+/// Checks that a client may write.
 fn may_write(shared: &Shared, visitor: &Visitor) -> Result<(), Refusal> {
     let text = if shared.config.read_only {
         "the server takes no files"
@@ -755,7 +759,7 @@ fn whole(path: &[u8]) -> String {
 }
 
 async fn refuse<T>(wire: &mut Wire, refusal: Refusal) -> Result<T, Trouble> {
-    wire.say(&Answer::Refused(refusal.for_wire())).await?;
+    wire.send(&Answer::Refused(refusal.for_wire())).await?;
     Err(Trouble::Here(refusal))
 }
 
@@ -790,40 +794,40 @@ async fn list(
         Ok((None, info)) => {
             if let Some(file) = info {
                 let path = Vec::new();
-                wire.say(&Answer::File { path, file }).await?;
+                wire.send(&Answer::File { path, file }).await?;
             }
-            return wire.say(&Answer::EndOfList).await;
+            return wire.send(&Answer::EndOfList).await;
         }
     };
-    wire.say(&Answer::Folder { path: Vec::new() }).await?;
+    wire.send(&Answer::Folder { path: Vec::new() }).await?;
     let mut walk = off(move || Walk::new(folder)).await?;
     loop {
-        let found: Vec<Found>;
-        (walk, found) = off(move || {
-            let found = walk.by_ref().take(AHEAD).collect();
-            (walk, found)
+        let entries: Vec<WalkEntry>;
+        (walk, entries) = off(move || {
+            let entries = walk.by_ref().take(AHEAD).collect();
+            (walk, entries)
         })
         .await?;
-        if found.is_empty() {
+        if entries.is_empty() {
             break;
         }
-        for found in found {
+        for entry in entries {
             let bytes = |path: RelativePath| path.as_bytes().to_vec();
-            let answer = match found {
-                Found::File(path, file) => Answer::File {
+            let answer = match entry {
+                WalkEntry::File(path, file) => Answer::File {
                     path: bytes(path),
                     file,
                 },
-                Found::Folder(path) => Answer::Folder { path: bytes(path) },
-                Found::Unavailable(path, why) => Answer::Unavailable {
+                WalkEntry::Folder(path) => Answer::Folder { path: bytes(path) },
+                WalkEntry::Unavailable(path, why) => Answer::Unavailable {
                     path: bytes(path),
                     why: why.for_wire(),
                 },
             };
-            wire.say(&answer).await?;
+            wire.send(&answer).await?;
         }
     }
-    wire.say(&Answer::EndOfList).await
+    wire.send(&Answer::EndOfList).await
 }
 
 async fn get(
@@ -841,14 +845,14 @@ async fn get(
     match opened {
         Ok(mut source) => {
             source.run = run(share(shared.clients.taken()));
-            wire.say(&Answer::Offer { file: source.info }).await?;
+            wire.send(&Answer::Offer { file: source.info }).await?;
             supply(wire, &source, gauge).await
         }
         Err(refusal) => refuse(wire, refusal).await,
     }
 }
 
-/// A folder of what is served, made with those above it where there is none yet.
+/// A served folder, made with its missing parents.
 async fn made(shared: &Shared, path: RelativePath) -> Result<Result<Folder, Refusal>, Trouble> {
     let (root, room) = (shared.config.folder.clone(), shared.room.clone());
     off(move || room.make(&root, &path)).await
@@ -907,7 +911,7 @@ async fn place(
 
 /// Tells a client that its file is not taken, and why.
 async fn turn_down<T>(wire: &mut Wire, refusal: Refusal) -> Result<T, Trouble> {
-    wire.say(&Demand::Failed(refusal.for_wire())).await?;
+    wire.send(&Demand::Failed(refusal.for_wire())).await?;
     wire.stop();
     Err(Trouble::Here(refusal))
 }
@@ -934,7 +938,7 @@ async fn put(
         Reason::Superseded,
         "a newer transfer of the same file has taken over",
     );
-    let _ = timeout(GOODBYE, wire.say(&Demand::Failed(refusal.clone()))).await;
+    let _ = timeout(GOODBYE, wire.send(&Demand::Failed(refusal.clone()))).await;
     wire.stop();
     Err(Trouble::Here(refusal))
 }
@@ -950,16 +954,17 @@ async fn make_folder(
         Err(refusal) => Err(refusal),
     };
     match made {
-        Ok(_) => wire.say(&Answer::Made).await,
+        Ok(_) => wire.send(&Answer::Made).await,
         Err(refusal) => refuse(wire, refusal).await,
     }
 }
 
-/// What tells one file from others, whatever it is called: the device and number of its folder, and its name there.
+/// Identity of a file, whatever path leads to it: device and inode of its folder, and its name
+/// there.
 type FileKey = (u64, u64, OsString);
 
-/// A file being written. An earlier writer of it gives way: its client may be long dead, and only
-/// silence would tell.
+/// A file being written. An earlier writer of it gives way, because its client may be dead without
+/// having closed the connection.
 struct Writing<'a> {
     shared: &'a Shared,
     key: FileKey,
@@ -998,31 +1003,33 @@ impl Shared {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Strangers neither fill a log nor wait for its reader.
+    /// Reports a rejected client without waiting, and so rarely that such clients cannot fill a
+    /// log.
     fn tell_turned_away(&self, client: SocketAddr, why: String) {
         let mut turned_away = self
             .turned_away
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let Some(untold) = turned_away.may() else {
+        let Some(unreported) = turned_away.may() else {
             return;
         };
-        let why = with_untold(why, untold);
-        let told = self.events.try_send(Event::TurnedAway { client, why });
-        if told.is_err() {
-            turned_away.untold = untold + 1;
+        let why = with_unreported(why, unreported);
+        let sent = self.events.try_send(Event::TurnedAway { client, why });
+        if sent.is_err() {
+            turned_away.unreported = unreported + 1;
         }
     }
 
-    /// Whether a request of this client that failed for `why` is told; if so, with how many were not.
+    /// The reason to report for this client's failed request, with the number of unreported ones;
+    /// nothing if it must not be reported.
     fn may_tell(&self, client: SocketAddr, why: String) -> Option<String> {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= REMEMBERED {
-            failures.retain(|_, told| told.second.elapsed() < Duration::from_secs(1));
+            failures.retain(|_, count| count.second.elapsed() < Duration::from_secs(1));
         }
-        let told = failures.entry(Network::of(client.ip()));
-        let untold = told.or_insert_with(Told::new).may()?;
-        Some(with_untold(why, untold))
+        let count = failures.entry(Network::of(client.ip()));
+        let unreported = count.or_insert_with(ReportCount::new).may()?;
+        Some(with_unreported(why, unreported))
     }
 
     async fn tell(&self, event: Event) {

@@ -15,7 +15,7 @@ use super::private;
 use super::secret_error::SecretError;
 use super::secrets::Fingerprint;
 
-/// Whom to trust.
+/// The servers that a client trusts.
 #[derive(Clone, Debug)]
 pub enum Trust {
     /// The server with this fingerprint.
@@ -24,9 +24,9 @@ pub enum Trust {
     KnownHosts(PathBuf),
 }
 
-/// What the file of known hosts says about one.
+/// A host's entry in the file of known hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownHost {
     /// Its fingerprint.
     pub fingerprint: Fingerprint,
     /// The line, from 1.
@@ -39,11 +39,11 @@ pub enum KnownHostsError {
     /// It cannot be read or written.
     #[error("cannot {attempt} the known hosts in `{}`: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         attempt: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// It is not to be relied on: others may change it.
@@ -64,7 +64,7 @@ pub enum KnownHostsError {
 /// # Errors
 /// If the file cannot be read, others may change it, or it has a line that makes no sense: passing over one
 /// could mean to trust a stranger.
-pub fn find(path: &Path, host: &str) -> Result<Option<Known>, KnownHostsError> {
+pub fn find(path: &Path, host: &str) -> Result<Option<KnownHost>, KnownHostsError> {
     let text = match private::read_public(path) {
         Ok(Some(text)) => text,
         Ok(None) => return Ok(None),
@@ -77,18 +77,18 @@ pub fn find(path: &Path, host: &str) -> Result<Option<Known>, KnownHostsError> {
         }
         Err(error) => return Err(KnownHostsError::Unsafe(error)),
     };
-    let mut found = None;
+    let mut entry = None;
     for (index, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if line.is_empty() {
             continue;
         }
-        let known = line
+        let parsed = line
             .split_once(char::is_whitespace)
             .and_then(|(name, print)| Some((name, print.trim().parse().ok()?)));
-        match known {
+        match parsed {
             Some((name, fingerprint)) if name == host => {
-                found = found.or(Some(Known {
+                entry = entry.or(Some(KnownHost {
                     fingerprint,
                     line: index + 1,
                 }));
@@ -102,7 +102,7 @@ pub fn find(path: &Path, host: &str) -> Result<Option<Known>, KnownHostsError> {
             }
         }
     }
-    Ok(found)
+    Ok(entry)
 }
 
 /// Enters a host that is not in the file yet.
@@ -155,20 +155,20 @@ mod tests {
         text.push_str(&b.to_string());
         fs::write(&path, text).expect("written");
         add(&path, "b:2", b).expect("written");
-        let found = |host: &str| find(&path, host).expect("readable");
+        let lookup = |host: &str| find(&path, host).expect("readable");
         assert_eq!(
-            found("a:1").map(|known| (known.fingerprint, known.line)),
+            lookup("a:1").map(|entry| (entry.fingerprint, entry.line)),
             Some((a, 1))
         );
         assert_eq!(
-            found("c:3").map(|known| (known.fingerprint, known.line)),
+            lookup("c:3").map(|entry| (entry.fingerprint, entry.line)),
             Some((b, 4))
         );
         assert_eq!(
-            found("b:2").map(|known| (known.fingerprint, known.line)),
+            lookup("b:2").map(|entry| (entry.fingerprint, entry.line)),
             Some((b, 5))
         );
-        assert_eq!(found("a:2"), None);
+        assert_eq!(lookup("a:2"), None);
     }
 
     #[test]

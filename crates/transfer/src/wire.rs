@@ -1,9 +1,9 @@
 //! Messages on a QUIC stream, and what can go wrong with a transfer.
 //!
-//! That QUIC is alive says little: its machinery answers while the program above it hangs, or only
-//! pretends. So nothing here waits for ever. Each wait ends when no byte has crossed the stream for
-//! [`Patience::silence`], in either direction; and when bytes came, but nothing got on for
-//! [`STALLS`] times as long.
+//! A live QUIC connection proves little, because QUIC answers even if the program above it hangs or
+//! only pretends to work. So no wait here is endless. A wait ends when no byte has crossed the
+//! stream in either direction for [`Patience::silence`]. It also ends when bytes arrive without
+//! progress for [`STALLS`] times as long.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,8 +20,8 @@ use super::places::Pulse;
 use super::refusal::{Reason, Refusal};
 use super::{IDLE, code};
 
-/// Signs of life without progress count for so many silences: a disk that is slow to write what has
-/// arrived takes minutes.
+/// Signs of life without progress are accepted for this many silences: a slow disk may take minutes
+/// to write the data that have arrived.
 const STALLS: u32 = 10;
 
 /// Why something was not transferred.
@@ -57,7 +57,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// What the peer may be told of it, if anything.
+    /// The refusal to send to the peer, if any.
     pub(super) fn for_peer(&self) -> Option<Refusal> {
         match self {
             Trouble::Here(refusal) => Some(refusal.for_wire()),
@@ -119,8 +119,8 @@ pub(super) fn in_words(error: &ConnectionError) -> String {
         ConnectionError::Reset => "the connection was lost: the other end was restarted".to_owned(),
         ConnectionError::LocallyClosed => "stopped here".to_owned(),
         ConnectionError::ApplicationClosed(close) => {
-            let known = u32::try_from(close.error_code.into_inner()).unwrap_or(u32::MAX);
-            match known {
+            let number = u32::try_from(close.error_code.into_inner()).unwrap_or(u32::MAX);
+            match number {
                 code::DONE | code::INTERRUPTED => "the other end has hung up".to_owned(),
                 code::PROTOCOL => "the other end says that this one broke the protocol".to_owned(),
                 code::TOKEN => "the server does not accept the token".to_owned(),
@@ -155,7 +155,7 @@ pub(super) fn in_words(error: &ConnectionError) -> String {
     }
 }
 
-/// How long an end waits for the other one, and what it has seen of it on one stream.
+/// Limit of an end's waiting for the peer, and the peer's last activity on one stream.
 #[derive(Clone, Debug)]
 pub(super) struct Patience {
     silence: Duration,
@@ -163,14 +163,14 @@ pub(super) struct Patience {
     more: Arc<AtomicU64>,
     /// Any byte, in either direction.
     sign: Arc<Pulse>,
-    /// What brought the transfer forward.
+    /// Activity that brought the transfer forward.
     progress: Arc<Pulse>,
     /// Of the whole connection, for statistics.
     connection: Arc<Pulse>,
 }
 
 impl Patience {
-    /// No more than `silence` of it; whatever gets on is told to `connection`.
+    /// Waits at most `silence`; progress is reported to `connection`.
     pub(super) fn new(silence: Duration, connection: Arc<Pulse>) -> Self {
         Patience {
             silence,
@@ -270,15 +270,15 @@ impl Wire {
         self.receiving.patience.more.store(more, Ordering::Relaxed);
     }
 
-    pub(super) async fn say<F: Frame>(&mut self, frame: &F) -> Result<(), Trouble> {
-        self.sending.say(frame).await
+    pub(super) async fn send<F: Frame>(&mut self, frame: &F) -> Result<(), Trouble> {
+        self.sending.send(frame).await
     }
 
-    pub(super) async fn hear<F: Frame>(&mut self) -> Result<F, Trouble> {
-        self.receiving.hear().await
+    pub(super) async fn receive<F: Frame>(&mut self) -> Result<F, Trouble> {
+        self.receiving.receive().await
     }
 
-    /// Says nothing more; what was said arrives.
+    /// Ends sending; the messages sent before still arrive.
     pub(super) fn end(&mut self) {
         let _ = self.sending.stream.finish();
     }
@@ -293,7 +293,7 @@ impl Wire {
         }
     }
 
-    /// Gives up what was said and has not arrived.
+    /// Gives up sent messages that have not arrived.
     pub(super) fn abandon(&mut self) {
         let _ = self.sending.stream.reset(VarInt::from_u32(0));
     }
@@ -305,7 +305,7 @@ impl Wire {
 }
 
 impl Sending {
-    pub(super) async fn say<F: Frame>(&mut self, frame: &F) -> Result<(), Trouble> {
+    pub(super) async fn send<F: Frame>(&mut self, frame: &F) -> Result<(), Trouble> {
         self.bytes(&encode(frame)?).await
     }
 
@@ -323,25 +323,26 @@ impl Sending {
     /// Says that this end lives; nothing got on.
     pub(super) async fn sign<F: Frame>(&mut self, frame: &F) -> Result<(), Trouble> {
         let bytes = encode(frame)?;
-        let mut left = &bytes[..];
-        while !left.is_empty() {
-            let taken = self.patience.wait(self.stream.write(left)).await??;
-            left = &left[taken..];
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let taken = self.patience.wait(self.stream.write(rest)).await??;
+            rest = &rest[taken..];
         }
         Ok(())
     }
 }
 
 impl Receiving {
-    pub(super) async fn hear<F: Frame>(&mut self) -> Result<F, Trouble> {
+    pub(super) async fn receive<F: Frame>(&mut self) -> Result<F, Trouble> {
         self.patience.progress();
-        let heard = self.hear_sign().await?;
+        let frame = self.receive_sign().await?;
         self.patience.progress();
-        Ok(heard)
+        Ok(frame)
     }
 
-    /// Hears what may be no more than a sign of life; whether something got on, the caller says.
-    pub(super) async fn hear_sign<F: Frame>(&mut self) -> Result<F, Trouble> {
+    /// Receives a message that may be only a sign of life. The caller decides whether it is
+    /// progress.
+    pub(super) async fn receive_sign<F: Frame>(&mut self) -> Result<F, Trouble> {
         self.patience.sign();
         let mut length = [0; 2];
         self.fill(&mut length).await?;
@@ -354,7 +355,7 @@ impl Receiving {
         Ok(decode(&bytes)?)
     }
 
-    /// What was heard last got the transfer on.
+    /// Counts the last received message as progress.
     pub(super) fn progress(&self) {
         self.patience.progress();
     }

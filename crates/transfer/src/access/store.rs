@@ -42,16 +42,16 @@ pub enum StoreError {
     Full,
 }
 
-/// A client, as it is kept.
+/// A client's entry in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// What it is called.
+    /// Its name.
     pub name: ClientName,
-    /// What it may do.
+    /// Its rights.
     pub rights: Rights,
     /// When its token was made; for the token of the folder, when its file was written.
     pub made: SystemTime,
-    /// What its token is recognised by.
+    /// The key that recognises its token.
     pub key: Key,
 }
 
@@ -195,7 +195,8 @@ impl Store {
         Ok(token)
     }
 
-    /// Takes a client's token away. That of [`DEFAULT`] is removed, and no server makes it again.
+    /// Revokes a client's token. If it is the one of [`DEFAULT`], its file is removed, and no
+    /// server makes it again.
     ///
     /// # Errors
     /// If it has none, or the file cannot be written.
@@ -207,7 +208,7 @@ impl Store {
             if self.home.stamp(TOKEN_FILE).is_none() {
                 return Err(absent());
             }
-            // A folder that has a list, be it empty, is not one that was never used.
+            // With a list, even an empty one, the folder does not count as unused.
             write(&self.home, &clients)?;
             self.home.remove(TOKEN_FILE)?;
             return Ok(());
@@ -264,12 +265,12 @@ mod tests {
         );
         assert!(text.contains("2001-09-09T01:46:40Z"), "{text}");
         let clients = store.list().expect("readable");
-        let found: Vec<_> = clients
+        let entries: Vec<_> = clients
             .iter()
             .map(|kept| (kept.name.as_str(), kept.rights, kept.made))
             .collect();
         assert_eq!(
-            found,
+            entries,
             [("a", Rights::Read, made), ("b", Rights::Both, made)]
         );
         assert_eq!(clients[0].key, *token.key());

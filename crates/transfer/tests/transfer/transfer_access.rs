@@ -1,4 +1,5 @@
-//! Who may do what at a server, on the loopback interface: each client by its own token, until it is revoked.
+//! Rights of clients at a server, on the loopback interface: each client has a token, which admits
+//! it until it is revoked.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -27,14 +28,14 @@ fn name(text: &str) -> ClientName {
     text.parse().expect("a good name")
 }
 
-/// A world whose server knows its clients from a folder.
-struct Known {
+/// A world whose server reads its clients from a folder.
+struct WorldWithClients {
     world: World,
     store: Store,
 }
 
-impl Known {
-    fn new() -> Known {
+impl WorldWithClients {
+    fn new() -> WorldWithClients {
         let home = home();
         let folder = home.path().join("config");
         let open = || Home::make(&folder).expect("a folder");
@@ -42,7 +43,7 @@ impl Known {
             config.access = Access::kept_in(open(), None).expect("no token yet");
             config.max_clients = 8;
         });
-        Known {
+        WorldWithClients {
             world,
             store: Store::open(open()),
         }
@@ -77,19 +78,19 @@ impl Known {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_counts_from_the_moment_it_is_made_and_no_longer_than_it_is_kept() {
-    let mut known = Known::new();
-    let alice = known.add("alice", Rights::Both);
-    let bob = known.add("bob", Rights::Both);
-    let client = known.enter(alice.clone()).await.expect("she is known");
-    let other = known.enter(bob).await.expect("he is known");
+    let mut access = WorldWithClients::new();
+    let alice = access.add("alice", Rights::Both);
+    let bob = access.add("bob", Rights::Both);
+    let client = access.enter(alice.clone()).await.expect("she is known");
+    let other = access.enter(bob).await.expect("he is known");
     let connected = |event| match event {
         Event::Connected { name, .. } => name,
         _ => None,
     };
-    assert_eq!(known.event(connected).await.as_str(), "alice");
-    assert_eq!(known.event(connected).await.as_str(), "bob");
+    assert_eq!(access.event(connected).await.as_str(), "alice");
+    assert_eq!(access.event(connected).await.as_str(), "bob");
 
-    known.store.revoke(&name("alice")).expect("it was hers");
+    access.store.revoke(&name("alice")).expect("it was hers");
     let began = Instant::now();
     let lost = loop {
         match client.list(&path("")).await {
@@ -102,26 +103,26 @@ async fn a_token_counts_from_the_moment_it_is_made_and_no_longer_than_it_is_kept
         lost.is_lost() && lost.to_string().contains("revoked"),
         "{lost}"
     );
-    let left = known
+    let ended = access
         .event(|event| match event {
             Event::Left { name, why, .. } => Some((name, why)),
             _ => None,
         })
         .await;
-    assert_eq!(left.0, Some(name("alice")));
-    assert!(left.1.contains("revoked"), "{}", left.1);
-    let error = known.enter(alice).await.expect_err("she is no more known");
+    assert_eq!(ended.0, Some(name("alice")));
+    assert!(ended.1.contains("revoked"), "{}", ended.1);
+    let error = access.enter(alice).await.expect_err("she is no more known");
     assert!(matches!(error, ConnectError::WrongToken), "{error}");
     other.list(&path("")).await.expect("he still is");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_only_read_changes_nothing() {
-    let known = Known::new();
-    let client = known.enter(known.add("reader", Rights::Read)).await;
+    let access = WorldWithClients::new();
+    let client = access.enter(access.add("reader", Rights::Read)).await;
     let client = client.expect("known");
     assert!(!client.writable());
-    let world = &known.world;
+    let world = &access.world;
     fs::write(world.mine("file"), b"mine").expect("written");
     fs::write(world.served("there"), b"there").expect("written");
     let put = world.put(&client, "file", "file", true).await;
@@ -146,11 +147,11 @@ async fn who_may_only_read_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_only_write_learns_nothing() {
-    let known = Known::new();
-    let client = known.enter(known.add("writer", Rights::Write)).await;
+    let access = WorldWithClients::new();
+    let client = access.enter(access.add("writer", Rights::Write)).await;
     let client = client.expect("known");
     assert!(client.writable());
-    let world = &known.world;
+    let world = &access.world;
     fs::write(world.served("secret"), b"secret").expect("written");
     for result in [
         client.list(&path("")).await.map(drop),
@@ -165,7 +166,7 @@ async fn who_may_only_write_learns_nothing() {
         assert_eq!(detail, "this token may write and not read");
     }
     client.make_folder(&path("folder")).await.expect("written");
-    // A guess at what is there, right or wrong, of the same size or not, is answered in the same way.
+    // Any guess at a file's contents gets the same answer: right or wrong, of the same size or not.
     for guess in [&b"secret"[..], b"guess!", b"other size"] {
         fs::write(world.mine("guess"), guess).expect("written");
         let put = world.put(&client, "guess", "secret", false).await;
@@ -176,7 +177,7 @@ async fn who_may_only_write_learns_nothing() {
             "something of that name is there already; --force replaces it"
         );
     }
-    // And what it forces is sent whole, even if it is the same.
+    // A forced transfer is sent whole, even if the contents are the same.
     fs::write(world.mine("guess"), b"secret").expect("written");
     let put = world.put(&client, "guess", "secret", true).await;
     let put = put.expect("written");
@@ -185,13 +186,13 @@ async fn who_may_only_write_learns_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_only_write_goes_on_with_its_own_part_and_no_other() {
-    let known = Known::new();
-    let first = known.add("first", Rights::Write);
-    let second = known.add("second", Rights::Write);
-    let world = &known.world;
+    let access = WorldWithClients::new();
+    let first = access.add("first", Rights::Write);
+    let second = access.add("second", Rights::Write);
+    let world = &access.world;
     let bytes = noise(64 * MEGABYTE, 1);
     fs::write(world.mine("file"), &bytes).expect("written");
-    // What somebody else has left, who may read.
+    // An unfinished file of another client, which may read.
     fs::write(world.served(".file.verus-part"), &bytes[..8 * MEGABYTE]).expect("written");
     let ours = || {
         let parts = fs::read_dir(world.served("")).expect("readable");
@@ -200,7 +201,7 @@ async fn who_may_only_write_goes_on_with_its_own_part_and_no_other() {
         ours.map(|part| part.metadata().map_or(0, |part| part.len()))
             .sum::<u64>()
     };
-    let client = known.enter(first.clone()).await.expect("known");
+    let client = access.enter(first.clone()).await.expect("known");
     tokio::select! {
         put = world.put(&client, "file", "file", false) => panic!("too quick: {put:?}"),
         () = async {
@@ -210,13 +211,13 @@ async fn who_may_only_write_goes_on_with_its_own_part_and_no_other() {
         } => {}
     }
     client.close(false).await;
-    let left = ours();
-    assert!(left >= 4 * MEGABYTE as u64);
+    let kept = ours();
+    assert!(kept >= 4 * MEGABYTE as u64);
 
-    let other = known.enter(second).await.expect("known");
+    let other = access.enter(second).await.expect("known");
     let put = world.put(&other, "file", "elsewhere/file", false).await;
     assert_eq!(put.expect("written").kept, 0);
-    let client = known.enter(first).await.expect("known");
+    let client = access.enter(first).await.expect("known");
     let put = world.put(&client, "file", "file", false).await;
     let put = put.expect("written");
     assert!(put.kept >= 3 * MEGABYTE as u64, "{put:?}");
@@ -227,14 +228,14 @@ async fn who_may_only_write_goes_on_with_its_own_part_and_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn among_many_tokens_the_right_one_is_found() {
-    let known = Known::new();
+    let access = WorldWithClients::new();
     let tokens: Vec<Token> = (0..40)
-        .map(|number| known.add(&format!("client-{number}"), Rights::Both))
+        .map(|number| access.add(&format!("client-{number}"), Rights::Both))
         .collect();
     for token in [&tokens[0], &tokens[20], &tokens[39]] {
-        known.enter(token.clone()).await.expect("known");
+        access.enter(token.clone()).await.expect("known");
     }
     let stranger = Token::new(TOKEN).expect("long enough");
-    let error = known.enter(stranger).await.expect_err("not one of them");
+    let error = access.enter(stranger).await.expect_err("not one of them");
     assert!(matches!(error, ConnectError::WrongToken), "{error}");
 }

@@ -44,10 +44,10 @@ async fn files_of_every_kind_go_there_and_back() {
             assert!(same(&world.mine(name), &world.mine(&back)), "{name}");
         }
         assert!(same(&world.mine(name), &world.served(name)), "{name}");
-        let here = fs::metadata(world.mine(name)).expect("it exists");
-        let there = fs::metadata(world.served(name)).expect("it exists");
-        assert_eq!(here.mtime_nsec(), there.mtime_nsec(), "{name}");
-        assert_eq!(here.mode() & 0o100, there.mode() & 0o100, "{name}");
+        let source = fs::metadata(world.mine(name)).expect("it exists");
+        let copy = fs::metadata(world.served(name)).expect("it exists");
+        assert_eq!(source.mtime_nsec(), copy.mtime_nsec(), "{name}");
+        assert_eq!(source.mode() & 0o100, copy.mode() & 0o100, "{name}");
         let again = world.put(&client, name, name, false).await.expect(name);
         assert!(again.same && again.moved == 0, "{name}");
     }
@@ -65,9 +65,9 @@ async fn holes_are_not_sent_and_stay_holes() {
         .await
         .expect("sent");
     assert!(put.moved <= 64 << 10, "{put:?}");
-    let there = fs::metadata(world.served("sparse")).expect("it exists");
-    assert_eq!(there.len(), 1 << 30);
-    assert!(there.blocks() * 512 < 1 << 20, "{} blocks", there.blocks());
+    let copy = fs::metadata(world.served("sparse")).expect("it exists");
+    assert_eq!(copy.len(), 1 << 30);
+    assert!(copy.blocks() * 512 < 1 << 20, "{} blocks", copy.blocks());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,11 +82,11 @@ async fn any_unfinished_file_is_made_good_use_of() {
     let mut longer = bytes.clone();
     longer.extend(noise(MEGABYTE, 9));
     let torn = bytes[..4 * MEGABYTE + 777_777].to_vec();
-    let least = torn.len() as u64 - 65_536;
+    let least_kept = torn.len() as u64 - 65_536;
     for (what, part, kept) in [
         ("nothing", Vec::new(), 0..=0),
         ("half", bytes[..4 * MEGABYTE].to_vec(), 4 << 20..=4 << 20),
-        ("torn", torn.clone(), least..=torn.len() as u64),
+        ("torn", torn.clone(), least_kept..=torn.len() as u64),
         ("damaged", damaged, 2 << 20..=2 << 20),
         ("other", noise(5 * MEGABYTE, 7), 0..=0),
         (
@@ -298,7 +298,7 @@ fn a_source_written_to_under_its_old_time_has_changed() {
     assert!(source.changed());
 }
 
-/// What a server has besides what it serves, in the folder that it serves: by all ways that lead there.
+/// The server's own files in the folder that it serves, by all paths that lead there.
 const OWN: [&str; 9] = [
     "config/token",
     "config/tokens.json",
@@ -351,7 +351,7 @@ async fn a_servers_own_files_are_neither_served_nor_listed_nor_replaced() {
         assert!(client.list(&path(own)).await.is_err(), "{own}");
         for mine in ["mine", "same size"] {
             let put = world.put(&client, mine, own, true).await;
-            // A link gives way, and what it leads to stays.
+            // A link is replaced, and its target stays.
             assert_eq!(put.is_ok(), own == "to-token", "{own}");
         }
     }
@@ -425,7 +425,7 @@ fn a_folder_that_is_the_servers_own_cannot_be_served() {
     };
     let open = |name: &str| Folder::open(&home.path().join(name)).expect("there");
     assert!(open("config").without(reserved()).is_err());
-    // Whoever names a folder in it means that one, and what is in it.
+    // A folder in it can be named explicitly; then it is served, with its contents.
     let public = open("config/public").without(reserved()).expect("named");
     assert!(public.file(&path("file")).is_ok());
     let all = open(".").without(reserved()).expect("there is more in it");

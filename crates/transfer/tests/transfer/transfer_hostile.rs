@@ -1,5 +1,5 @@
-//! Strangers, idle clients and silent peers: nobody is kept out, nobody is waited for without end, and no
-//! more is sent to an unproven address than three times what came from there.
+//! Unauthenticated, idle and silent peers. Nobody is kept out, and no wait is endless. An unproven
+//! address gets at most three times the bytes that came from it.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,22 +17,22 @@ use verus_transfer::secrets::Identity;
 use verus_transfer::trust::Trust;
 use verus_transfer::{Client, ClientConfig, Event, Limits, Outcome, Transfer, Trouble};
 
-/// Waits for an event that `wanted` knows, and returns what it makes of it.
+/// Waits for an event that `wanted` recognises, and returns its result.
 async fn event<T>(world: &mut World, wanted: impl Fn(&Event) -> Option<T>) -> T {
-    let found = async {
+    let matched = async {
         loop {
             let event = world.server.event().await.expect("it runs");
-            if let Some(found) = wanted(&event) {
-                return found;
+            if let Some(matched) = wanted(&event) {
+                return matched;
             }
         }
     };
-    timeout(Duration::from_secs(20), found)
+    timeout(Duration::from_secs(20), matched)
         .await
         .expect("it is told")
 }
 
-fn left(event: &Event) -> Option<String> {
+fn end_reason(event: &Event) -> Option<String> {
     match event {
         Event::Left { why, .. } => Some(why.clone()),
         _ => None,
@@ -57,18 +57,19 @@ async fn strangers_who_say_nothing_keep_nobody_out() {
     const STRANGERS: usize = 100;
     let world = World::new();
     let server = world.address;
-    let met = Arc::new(AtomicUsize::new(0));
+    let connections = Arc::new(AtomicUsize::new(0));
     let endpoint = raw::caller();
     let config = raw::calling(raw::transport(1 << 20));
     let mut strangers = tokio::task::JoinSet::new();
     for _ in 0..STRANGERS {
-        let (endpoint, config, met) = (endpoint.clone(), config.clone(), Arc::clone(&met));
+        let (endpoint, config, connections) =
+            (endpoint.clone(), config.clone(), Arc::clone(&connections));
         strangers.spawn(async move {
             loop {
                 if let Ok(connecting) = endpoint.connect_with(config.clone(), server, "verus")
                     && let Ok(connection) = connecting.await
                 {
-                    met.fetch_add(1, Ordering::Relaxed);
+                    connections.fetch_add(1, Ordering::Relaxed);
                     connection.closed().await;
                 }
                 sleep(Duration::from_millis(200)).await;
@@ -76,7 +77,7 @@ async fn strangers_who_say_nothing_keep_nobody_out() {
         });
     }
     let began = Instant::now();
-    while met.load(Ordering::Relaxed) < 2 * STRANGERS {
+    while connections.load(Ordering::Relaxed) < 2 * STRANGERS {
         assert!(began.elapsed() < Duration::from_secs(60), "they are slow");
         sleep(Duration::from_millis(10)).await;
     }
@@ -108,7 +109,11 @@ async fn clients_that_ask_for_nothing_make_room_after_a_moment() {
     client.list(&path("")).await.expect("an answer");
     let took = began.elapsed();
     assert!((2..8).contains(&took.as_secs()), "{took:?}");
-    assert!(event(&mut world, left).await.contains("wanted its place"));
+    assert!(
+        event(&mut world, end_reason)
+            .await
+            .contains("wanted its place")
+    );
     let closed = idle.iter().filter(|it| it.close_reason().is_some()).count();
     assert_eq!(closed, 1, "of 2, where one address has 2 places");
 }
@@ -151,7 +156,7 @@ async fn one_address_does_not_have_all_places_even_for_those_who_work() {
         let connection = raw::greet(world.address, 4096).await;
         let (mut send, receive) = connection.open_bi().await.expect("a stream");
         let path = b"big".to_vec();
-        raw::say(&mut send, &Request::Get { path }).await;
+        raw::send_frame(&mut send, &Request::Get { path }).await;
         working.push((connection, send, receive));
     }
     // The third from here finds both places of this address in use; from elsewhere there are two more.
@@ -175,7 +180,11 @@ async fn a_client_that_asks_for_nothing_is_sent_away_after_a_while() {
     });
     let client = world.connect().await.expect("a server");
     client.list(&path("")).await.expect("an answer");
-    assert!(event(&mut world, left).await.contains("asked for nothing"));
+    assert!(
+        event(&mut world, end_reason)
+            .await
+            .contains("asked for nothing")
+    );
     let trouble = client.list(&path("")).await.expect_err("it is closed");
     assert!(trouble.is_lost(), "{trouble}");
 }
@@ -203,7 +212,7 @@ async fn half_read_lists_and_empty_puts_are_given_up_and_hold_up_nobody() {
         } else {
             raw::put(format!("slow{number}"), 1 << 30, false)
         };
-        raw::say(&mut send, &request).await;
+        raw::send_frame(&mut send, &request).await;
         open.push((send, receive));
     }
     let honest = world.connect().await.expect("a place");
@@ -230,22 +239,23 @@ async fn stalled(alive: bool) -> SocketAddr {
             tokio::spawn(async move {
                 let mut open = Vec::new();
                 while let Ok((mut send, mut receive)) = connection.accept_bi().await {
-                    if let Some(Request::Hello { .. }) = raw::hear(&mut receive).await {
+                    if let Some(Request::Hello { .. }) = raw::receive_frame(&mut receive).await {
                         let welcome = Answer::Welcome {
                             proof: None,
                             writable: true,
                         };
-                        raw::say(&mut send, &welcome).await;
+                        raw::send_frame(&mut send, &welcome).await;
                     } else if alive {
                         let subject = verus_transfer::frames::Subject::Part;
-                        raw::say(&mut send, &Demand::Check { subject, bytes: 0 }).await;
-                        raw::say(&mut send, &Demand::EndOfPieces).await;
+                        raw::send_frame(&mut send, &Demand::Check { subject, bytes: 0 }).await;
+                        raw::send_frame(&mut send, &Demand::EndOfPieces).await;
                         tokio::spawn(async move {
                             let mut receive = receive;
                             let read = receive.read_to_end(1 << 30);
                             let signs = async {
                                 loop {
-                                    raw::say(&mut send, &Demand::Received { position: 0 }).await;
+                                    raw::send_frame(&mut send, &Demand::Received { position: 0 })
+                                        .await;
                                     sleep(Duration::from_millis(50)).await;
                                 }
                             };
@@ -303,18 +313,18 @@ async fn endless() -> SocketAddr {
         let connection = endpoint.accept().await.expect("a client").await;
         let connection = connection.expect("a client");
         while let Ok((mut send, mut receive)) = connection.accept_bi().await {
-            if let Some(Request::Hello { .. }) = raw::hear(&mut receive).await {
+            if let Some(Request::Hello { .. }) = raw::receive_frame(&mut receive).await {
                 let welcome = Answer::Welcome {
                     proof: None,
                     writable: true,
                 };
-                raw::say(&mut send, &welcome).await;
+                raw::send_frame(&mut send, &welcome).await;
                 continue;
             }
             tokio::spawn(async move {
                 for number in 0_u32.. {
                     let path = number.to_string().into_bytes();
-                    raw::say(&mut send, &Answer::Folder { path }).await;
+                    raw::send_frame(&mut send, &Answer::Folder { path }).await;
                     sleep(Duration::from_millis(1)).await;
                 }
             });
@@ -367,10 +377,14 @@ async fn an_end_that_waits_for_data_says_that_it_lives() {
     let world = World::open(Limits::default(), 4);
     let connection = raw::greet(world.address, 1 << 20).await;
     let (mut send, mut receive) = connection.open_bi().await.expect("a stream");
-    raw::say(&mut send, &raw::put("slow", 100_000, false)).await;
+    raw::send_frame(&mut send, &raw::put("slow", 100_000, false)).await;
     let mut said = Vec::new();
     for _ in 0..3 {
-        let next = timeout(Duration::from_secs(15), raw::hear::<Demand>(&mut receive)).await;
+        let next = timeout(
+            Duration::from_secs(15),
+            raw::receive_frame::<Demand>(&mut receive),
+        )
+        .await;
         said.push(next.expect("within its interval").expect("a demand"));
     }
     assert!(
@@ -397,17 +411,17 @@ async fn a_first_packet_is_answered_with_no_more_than_three_times_its_bytes() {
         .await
         .expect("a socket");
     victim.send_to(&first, world.address).await.expect("sent");
-    let mut came = 0;
+    let mut received = 0;
     let mut datagram = [0; 2048];
     let listen = async {
         loop {
-            came += victim.recv(&mut datagram).await.expect("a datagram");
+            received += victim.recv(&mut datagram).await.expect("a datagram");
         }
     };
     // Probes come after 1, 3 and 7 s.
     let _ = timeout(Duration::from_secs(8), listen).await;
-    assert!(came >= length, "the server answers: {came} bytes");
-    assert!(came <= 3 * length, "{came} bytes for {length}");
+    assert!(received >= length, "the server answers: {received} bytes");
+    assert!(received <= 3 * length, "{received} bytes for {length}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -453,7 +467,8 @@ async fn a_folder_takes_no_more_than_its_quota() {
         other => panic!("{other}"),
     }
     assert!(!world.served("b").exists() && !world.served(".b.verus-part").exists());
-    // Nor in the place of another, which stays until it is whole; and what is there already costs nothing.
+    // The same if it would replace another file, which stays until the new one is whole. An
+    // identical file takes no room.
     let trouble = world.put(&client, "b", "a", true).await;
     assert!(matches!(trouble, Err(Trouble::There(refusal)) if refusal.reason == Reason::NoSpace));
     let same = world.put(&client, "a", "a", false).await.expect("same");
@@ -501,8 +516,8 @@ async fn files_that_are_replaced_at_once_take_no_more_than_the_quota() {
         let (mut send, mut receive) = connection.open_bi().await.expect("a stream");
         // Of another size, so that nothing is compared.
         let put = raw::put(number.to_string(), SIZE - 1, true);
-        raw::say(&mut send, &put).await;
-        match raw::hear(&mut receive).await {
+        raw::send_frame(&mut send, &put).await;
+        match raw::receive_frame(&mut receive).await {
             Some(Demand::Check { bytes: 0, .. }) => open.push((send, receive)),
             Some(Demand::Failed(refusal)) => {
                 assert_eq!(refusal.reason, Reason::NoSpace, "{refusal}");
@@ -512,7 +527,7 @@ async fn files_that_are_replaced_at_once_take_no_more_than_the_quota() {
         }
     }
     assert_eq!((open.len(), refused), (2, FILES - 2));
-    // What was broken off is given back, and may be had again, however often.
+    // The room of interrupted transfers is free again, and can be reused any number of times.
     drop(open);
     connection.close(0_u32.into(), b"");
     fs::write(world.mine("again"), noise(SIZE as usize, 99)).expect("written");
@@ -626,7 +641,7 @@ async fn requests_that_fail_fill_no_log() {
             2 => Request::MakeFolder { path },
             _ => raw::put(path, 1, false),
         };
-        raw::say(&mut send, &request).await;
+        raw::send_frame(&mut send, &request).await;
         let _ = receive.read_to_end(1 << 20).await;
     }
     let seconds = began.elapsed().as_secs() as usize + 1;

@@ -27,7 +27,7 @@ pub struct World {
     pub server: Server,
     pub address: SocketAddr,
     pub fingerprint: Fingerprint,
-    /// What its clients have, where it wants one.
+    /// The token of its clients, if the server requires one.
     token: Option<&'static str>,
 }
 
@@ -42,7 +42,7 @@ impl World {
         World::build(limits, 4, Some(TOKEN))
     }
 
-    /// For so many clients, whoever they are.
+    /// A server without a token, for at most `max_clients` clients.
     pub fn open(limits: Limits, max_clients: usize) -> World {
         World::build(limits, max_clients, None)
     }
@@ -63,7 +63,7 @@ impl World {
         })
     }
 
-    /// The same with a server as `change` has it.
+    /// The same with the server's configuration changed by `change`.
     pub fn start(
         home: TempDir,
         token: Option<&'static str>,

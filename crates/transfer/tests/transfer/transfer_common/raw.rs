@@ -18,12 +18,12 @@ pub fn transport(window: u32) -> TransportConfig {
     transport
 }
 
-pub async fn say<F: Frame>(stream: &mut SendStream, frame: &F) {
+pub async fn send_frame<F: Frame>(stream: &mut SendStream, frame: &F) {
     let bytes = encode(frame).expect("a short message");
     stream.write_all(&bytes).await.expect("an open stream");
 }
 
-pub async fn hear<F: Frame>(stream: &mut RecvStream) -> Option<F> {
+pub async fn receive_frame<F: Frame>(stream: &mut RecvStream) -> Option<F> {
     let mut length = [0; 2];
     stream.read_exact(&mut length).await.ok()?;
     let mut bytes = vec![0; usize::from(u16::from_le_bytes(length))];
@@ -64,7 +64,7 @@ pub async fn greet(server: SocketAddr, window: u32) -> Connection {
     greet_by(&caller(), server, window).await
 }
 
-/// The same from an endpoint of one's own.
+/// The same from the given endpoint.
 pub async fn greet_by(endpoint: &Endpoint, server: SocketAddr, window: u32) -> Connection {
     let connection = endpoint
         .connect_with(calling(transport(window)), server, "verus")
@@ -72,8 +72,8 @@ pub async fn greet_by(endpoint: &Endpoint, server: SocketAddr, window: u32) -> C
         .await
         .expect("a server");
     let (mut send, mut receive) = connection.open_bi().await.expect("a stream");
-    say(&mut send, &Request::Hello { proof: None }).await;
-    let answer = hear(&mut receive).await;
+    send_frame(&mut send, &Request::Hello { proof: None }).await;
+    let answer = receive_frame(&mut receive).await;
     assert!(matches!(answer, Some(Answer::Welcome { .. })), "{answer:?}");
     connection
 }
