@@ -1,4 +1,5 @@
-//! The product: [`verus`], the protocol of Zaki et al. (SIGCOMM 2015) with its three modes, and [`forward`], what is recommended.
+//! The product: [`verus`], the protocol of Zaki et al. (SIGCOMM 2015) with its three modes, and
+//! [`forward`], the recommended algorithm.
 //!
 //! Read `verus.rs` first, with the paper in the other hand.
 

@@ -1,9 +1,10 @@
 //! Verus: delay-based congestion control that learns what delay each window brings (Zaki et al.,
 //! *Adaptive Congestion Control for Unpredictable Cellular Networks*, SIGCOMM 2015).
 //!
-//! The paper's four elements (§4): the [delay estimator](delay) watches the largest delay of each 5 ms epoch (Eqs. 2, 3),
-//! the [delay profiler](profile) learns delay as a function of the window, the [window estimator](window) steps along
-//! that curve (Eqs. 4, 5), and the loss handler (Eq. 6) is here, with what joins them: `Verus::decide` is the loop.
+//! The paper has four elements (§4). The [delay estimator](delay) watches the largest delay of each
+//! 5 ms epoch (Eqs. 2, 3). The [delay profiler](profile) learns delay as a function of the window.
+//! The [window estimator](window) steps along that curve (Eqs. 4, 5). The loss handler (Eq. 6) is
+//! here, with the loop that joins them: `Verus::decide`.
 //!
 //! ```text
 //!              delay > N·D_min, or a loss
@@ -20,8 +21,9 @@
 //! In slow start and recovery the window is filled as acknowledgements make room. In tracking each
 //! epoch grants a budget of packets (Eq. 5), and the window is only what the budget aims at.
 //!
-//! Paper mode is this file. The default mode adds [`parts`] to it, a list that is empty in paper mode. The authors'
-//! prototype differs in more than parameters and is a [controller](prototype) of its own.
+//! Paper mode is this file. The default mode adds [`parts`] to it, a list that is empty in paper
+//! mode. The authors' prototype differs in more than parameters and is a separate
+//! [controller](prototype).
 
 pub mod config;
 pub mod delay;
@@ -54,7 +56,7 @@ use units::{Millis, Packets};
 /// After a timeout, this many packets probe the path until one is acknowledged.
 const SILENT_WINDOW_PACKETS: u64 = 2;
 
-/// What the flow is doing.
+/// The flow's phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     /// The window grows by one with each acknowledgement (§5.1).
@@ -83,10 +85,11 @@ pub struct Verus {
     /// D_min is never less.
     least_d_min: Duration,
     /// When a delay near D_min was last seen.
-    met: Time,
+    d_min_met_at: Time,
     /// When the last outage ended.
     outage: Time,
-    /// S: what is left of the open epoch's budget. A fraction of a packet carries over to the next epoch.
+    /// S: the rest of the open epoch's budget. A fraction of a packet carries over to the next
+    /// epoch.
     budget: Packets,
     /// How many packets a part lets be in flight while it holds the window.
     held: Option<u64>,
@@ -131,7 +134,7 @@ impl Verus {
             window: Packets(1.0),
             d_est: Millis::ZERO,
             d_min: None,
-            met: Time::ZERO,
+            d_min_met_at: Time::ZERO,
             outage: Time::ZERO,
             budget: Packets::ZERO,
             held: None,
@@ -143,8 +146,8 @@ impl Verus {
         })
     }
 
-    /// An epoch ends and the next begins: computes the delay to aim at (Eq. 4), the window that brings this delay, and
-    /// how many packets leave in the epoch that begins (Eq. 5).
+    /// An epoch ends and the next begins. Computes the target delay (Eq. 4), the window that brings
+    /// this delay, and the number of packets to send in the epoch that begins (Eq. 5).
     #[inline]
     fn decide(&mut self, mut flow: Flow, turn: Turn) {
         let Some(report) = self.delay.end_epoch(flow.now, &self.config) else {
@@ -170,10 +173,10 @@ impl Verus {
             self.aim_at(wanted.max(Packets(1.0)), &flow);
         }
         let granted = window::budget(self.window, current, in_flight, self.rtt, turn.next);
-        // What is left of less than a packet is saved for the next epoch.
-        let left = self.budget.max(Packets::ZERO);
-        self.budget = if left < Packets(1.0) {
-            granted + left
+        // A remainder of less than a packet is saved for the next epoch.
+        let saved = self.budget.max(Packets::ZERO);
+        self.budget = if saved < Packets(1.0) {
+            granted + saved
         } else {
             granted
         };
@@ -253,7 +256,7 @@ impl Verus {
             .unwrap_or(d_min.max(self.least_d_min));
         self.d_min = Some(d_min);
         if acked.rtt <= d_min.mul_f64(NEAR) {
-            self.met = now;
+            self.d_min_met_at = now;
         }
         let flow = self.flow(now, d_min, 0);
         self.parts.each_mut(|part| {
@@ -281,7 +284,7 @@ impl Verus {
     /// Losses, or the first acknowledgements since: one cut for all that was in flight when the first loss was detected,
     /// since it was lost for the same reason.
     fn on_lost(&mut self, feedback: &Feedback<'_>) {
-        // Marks are not losses; Verus asks for none, but a QUIC stack may tell of some.
+        // Marks are not losses; Verus asks for none, but a QUIC stack may report some.
         let unmarked = Feedback {
             marked: 0,
             ..*feedback
@@ -295,7 +298,8 @@ impl Verus {
             return;
         }
         self.cut(feedback.now, feedback.lost[0].window);
-        // Slow start sends in bursts of twice the rate: what they overfill says little of the window that the path holds.
+        // Slow start sends in bursts of twice the rate, whose overflow says little about the window
+        // that the path holds.
         if let Some(d_min) = self.d_min
             && !in_slow_start
         {
@@ -304,7 +308,7 @@ impl Verus {
         }
     }
 
-    /// What is given back if a cut proves groundless; the end of slow start stays.
+    /// State to restore if a cut proves groundless; the end of slow start stays.
     fn before(&self) -> Option<Before> {
         let undoes = self.config.undo && self.phase != Phase::SlowStart;
         undoes.then_some(Before {
@@ -345,7 +349,7 @@ impl Verus {
         self.refit_at = now + self.config.update_interval;
     }
 
-    /// What parts see.
+    /// The state that parts can read.
     #[inline]
     fn flow(&self, now: Time, d_min: Duration, in_flight: u64) -> Flow {
         Flow {
@@ -356,7 +360,7 @@ impl Verus {
             d_min,
             d_est: self.d_est,
             rtt: self.rtt,
-            met: self.met,
+            d_min_met_at: self.d_min_met_at,
             outage: self.outage,
             in_flight,
             settled: self.phase != Phase::SlowStart,
@@ -494,11 +498,11 @@ impl Controller for Verus {
     }
 
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        let known = |delay: Option<Millis>| delay.map_or(f64::NAN, |delay| delay.0);
+        let number = |delay: Option<Millis>| delay.map_or(f64::NAN, |delay| delay.0);
         record("window_packets", self.window.0);
         record("delay_estimate_ms", self.d_est.0);
-        record("delay_max_ms", known(self.delay.d_max()));
-        record("delay_min_ms", known(self.d_min.map(Millis::from)));
+        record("delay_max_ms", number(self.delay.d_max()));
+        record("delay_min_ms", number(self.d_min.map(Millis::from)));
         let flow = self.flow(Time::ZERO, self.d_min.unwrap_or_default(), 0);
         self.parts.each(|part| part.probe(&flow, record));
     }
@@ -519,13 +523,13 @@ mod tests {
     }
 
     fn probe(path: &Path<Verus>, name: &str) -> f64 {
-        let mut found = None;
+        let mut probe_value = None;
         path.controller.probe(&mut |other, value| {
             if other == name {
-                found = Some(value);
+                probe_value = Some(value);
             }
         });
-        found.unwrap_or_else(|| panic!("no probe {name}"))
+        probe_value.unwrap_or_else(|| panic!("no probe {name}"))
     }
 
     fn window(path: &Path<Verus>) -> f64 {
@@ -770,8 +774,8 @@ mod tests {
                 let probe = |name| probes.iter().find(|probe| probe.0 == name).expect(name).1;
                 let window = probe("window_packets");
                 assert!(window.is_finite() && window >= 1.0, "W = {window}");
-                let most = profile::LARGEST_WINDOW as f64 + 2e4;
-                assert!(window <= most, "W = {window}");
+                let largest = profile::LARGEST_WINDOW as f64 + 2e4;
+                assert!(window <= largest, "W = {window}");
                 let estimate = probe("delay_estimate_ms");
                 assert!(
                     estimate.is_finite() && estimate >= 0.0,

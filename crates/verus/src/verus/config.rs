@@ -1,9 +1,9 @@
 //! Verus's parameters, and the three modes as presets of them.
 //!
-//! The paper leaves holes and its authors' released prototype fills them, at times against the text. Each such
-//! difference is a field here, so a mode is a preset and every field can be set by itself. What the default mode adds is a
-//! list of [parts](super::parts). What only the prototype does is not a field here but a
-//! [controller of its own](super::prototype).
+//! The paper leaves gaps, and its authors' released prototype fills them, sometimes against the
+//! text. Each such difference is a field here, so a mode is a preset and every field can be set
+//! separately. The additions of the default mode are a list of [parts](super::parts). Behaviour
+//! that only the prototype has is not a field here but a separate [controller](super::prototype).
 
 use verus_core::controller::Departure;
 use verus_core::recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
@@ -31,7 +31,7 @@ pub enum Mode {
     Prototype,
 }
 
-/// W_i, the term of Eq. 5 that stands for the packets already in flight.
+/// W_i, the term of Eq. 5 for the packets already in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowReference {
     /// The current sending window (the text below Eq. 5).
@@ -73,7 +73,7 @@ pub enum DelayChange {
 /// D_max of an epoch in which nothing was acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SilentEpoch {
-    /// D_max stays what it was.
+    /// D_max stays unchanged.
     Hold,
     /// The time since the last acknowledgement, once that exceeds the average.
     SinceLastAck,
@@ -129,7 +129,7 @@ pub struct Config {
     pub fit: Fit,
     /// W_i of Eq. 5.
     pub window_reference: WindowReference,
-    /// What is charted against a packet's delay.
+    /// The window that is charted against a packet's delay.
     pub charted_window: ChartedWindow,
     /// ΔD of Eq. 3.
     pub delay_change: DelayChange,
@@ -156,8 +156,9 @@ impl Default for Config {
 }
 
 parts! {
-    /// What the default mode adds, in the order in which it bounds the window, each with the fields that go with it: who leaves it
-    /// out has them as the paper has. The mode's readings of the paper are keys.
+    /// The additions of the default mode, in the order in which they bound the window, each with
+    /// its fields. Without a part, its fields follow the paper. The mode's readings of the paper
+    /// are keys.
     capacity: Capacity {},
     drains: Drains {},
     losses: Losses { undo, recovery.loss },
@@ -277,10 +278,10 @@ impl Config {
         // Timeouts without a least length could fire in an endless loop at one instant.
         at_least("timeout_initial_ms", 1.0, "at least 1 ms", timeout.initial)?;
         at_least("timeout_min_ms", 1.0, "at least 1 ms", timeout.min)?;
-        let least = timeout.min.as_millis_f64();
+        let timeout_min_ms = timeout.min.as_millis_f64();
         at_least(
             "timeout_max_ms",
-            least,
+            timeout_min_ms,
             "at least timeout_min_ms",
             timeout.max,
         )

@@ -6,7 +6,7 @@ use verus_core::units::{Duration, Time};
 use super::config::{Config, DelayChange, SilentEpoch};
 use super::units::Millis;
 
-/// What one ended epoch says about the path.
+/// The path's state according to one ended epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayReport {
     /// The delay that the ratio test compares with D_min (Eq. 4, case 1).
@@ -62,8 +62,8 @@ impl DelayEstimator {
             },
         };
         let previous = self.d_max.unwrap_or(latest);
-        // Eq. 2, α · previous + (1 − α) · latest, written so that an unchanged delay leaves it exactly as it was: Eq. 4 asks
-        // for the sign of its change.
+        // Eq. 2, α · previous + (1 − α) · latest, written so that an unchanged delay leaves it
+        // exactly unchanged: Eq. 4 depends on the sign of its change.
         let average = previous + (1.0 - config.history_weight) * (latest - previous);
         self.d_max = Some(average);
         Some(match config.delay_change {

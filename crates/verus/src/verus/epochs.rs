@@ -53,8 +53,9 @@ impl Epochs {
         self.open = None;
     }
 
-    /// Ends the open epoch, and with it those that should have ended since; `None` if none is open. The next one ends late by
-    /// the share of ε that `late` gives; due times stay ε apart, so that the mean length stays ε as long as that is below 1.
+    /// Ends the open epoch, and with it those that should have ended since; `None` if none is open.
+    /// The next one ends late by the share of ε that `late` returns. Due times stay ε apart, so
+    /// that the mean length stays ε while that share is below 1.
     #[inline]
     pub fn turn(&mut self, now: Time, late: impl FnOnce() -> f64) -> Option<Turn> {
         let Open { began, due, end } = self.open?;

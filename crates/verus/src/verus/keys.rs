@@ -257,18 +257,19 @@ impl Configured for Config {
         }
     }
 
-    /// Its work is by time, whether packets come or not: a decision in each epoch, a curve in each interval. Together its keys
-    /// make it send, and keep, several times what it does by default (`cargo bench -p verus-probe --bench strangers`).
+    /// Its work depends on time, not on packets: a decision in each epoch, a curve in each
+    /// interval. Together its keys make it send and keep several times as much as by default
+    /// (`cargo bench -p verus-probe --bench strangers`).
     fn dear(&self, sends: bool) -> Option<String> {
-        let most = if self.mode == Mode::Paper { 3.0 } else { 6.0 };
+        let allowed = if self.mode == Mode::Paper { 3.0 } else { 6.0 };
         let usual = Config {
             ratio: self.ratio,
             ..Config::preset(self.mode)
         };
         if !sends {
             None
-        } else if self.ratio > most {
-            Some(format!("a ratio of more than {most} is more work"))
+        } else if self.ratio > allowed {
+            Some(format!("a ratio of more than {allowed} is more work"))
         } else {
             (*self != usual).then(|| {
                 "every key of verus but mode and ratio is for research, and may be more work"
@@ -283,13 +284,13 @@ mod tests {
     use super::*;
     use verus_words::spec::{Given, shown};
 
-    /// The keys that make `config`, as a user would write them, but for the mode itself.
+    /// The keys that make `config`, as a user would write them, except for the mode itself.
     fn written(config: &Config) -> String {
         let keys = shown(Config::ROWS, config);
-        let told = keys
+        let settable = keys
             .iter()
             .filter(|key| key.key != "mode" && key.default != "none");
-        let pairs: Vec<_> = told
+        let pairs: Vec<_> = settable
             .map(|key| format!("{}={}", key.key, key.default))
             .collect();
         format!("verus:{}", pairs.join(","))
@@ -299,8 +300,8 @@ mod tests {
     fn a_part_of_the_default_mode_is_left_out_of_no_other() {
         let read = |text: &str| {
             let mut config = Config::default();
-            let given = Given::parse(text).expect("well-formed");
-            let applied = given.apply(Config::ROWS, &mut config);
+            let keys = Given::parse(text).expect("well-formed");
+            let applied = keys.apply(Config::ROWS, &mut config);
             applied.map_err(|problem| problem.to_string())
         };
         for (mode, _) in &MODES[1..] {
@@ -323,8 +324,8 @@ mod tests {
                 let goal = Config::preset(*goal);
                 let text = written(&goal);
                 let mut config = Config::preset(*start);
-                let given = Given::parse(&text).expect("well-formed");
-                given.apply(Config::ROWS, &mut config).expect("known keys");
+                let keys = Given::parse(&text).expect("well-formed");
+                keys.apply(Config::ROWS, &mut config).expect("known keys");
                 config.mode = goal.mode;
                 assert_eq!(
                     config, goal,

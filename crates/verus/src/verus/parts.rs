@@ -1,12 +1,15 @@
-//! What the default mode adds to the paper's loop: a list of parts.
+//! The default mode's additions to the paper's loop: a list of parts.
 //!
-//! Half of the parts are other readings of what the paper leaves open, fields of the [configuration](super::config). The
-//! other half are boxes behind one trait: a box answers some of a few questions, each a method of [`Part`]: what **holds**
-//! the window for an epoch, what **bounds** it, how its packets **leave**, what the path **teaches** of the curve, what a
-//! **loss** says beyond Eq. 6. Whatever no box answers, the paper answers. [`Parts`](super::config::Parts) is the mode:
-//! without a line of its list (and the file that the line names), the part is gone. In paper mode there is none.
+//! Half of the parts are other readings of gaps in the paper, as fields of the
+//! [configuration](super::config). The other half are boxes behind one trait. Each method of
+//! [`Part`] is a question, and a box answers some of them. Which window does it **hold** for an
+//! epoch, and how does it **bound** the window? How do packets **leave**, what does the path
+//! **teach** of the curve, and what does a **loss** mean beyond Eq. 6? The paper answers the
+//! remaining questions. [`Parts`](super::config::Parts) is the mode: without a line of its list
+//! (and the file that the line names), the part is gone. In paper mode the list is empty.
 //!
-//! What each is worth, `verus reproduce ablation` measures; `docs/results/ablation.md` has the tables.
+//! `verus reproduce ablation` measures the worth of each part; `docs/results/ablation.md` has the
+//! tables.
 
 pub mod capacity;
 pub mod departures;
@@ -20,7 +23,7 @@ use super::units::{Millis, Packets};
 use verus_core::controller::{Acked, Departure};
 use verus_core::units::{Duration, Time};
 
-/// What a part knows of the flow.
+/// A part's view of the flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     /// Now.
@@ -38,8 +41,8 @@ pub struct Flow {
     /// The smoothed round-trip time.
     pub rtt: Duration,
     /// When a packet's delay last was no more than [`NEAR`] · D_min: its own queue, and that of all others, was empty.
-    pub met: Time,
-    /// When the last [outage](outages) ended. What is learned over time learns nothing from an outage.
+    pub d_min_met_at: Time,
+    /// When the last [outage](outages) ended. Estimates over time ignore an outage.
     pub outage: Time,
     /// Packets in flight.
     pub in_flight: u64,
@@ -47,15 +50,16 @@ pub struct Flow {
     pub settled: bool,
 }
 
-/// A flow is alone if it has met D_min within [`ALONE_WITHIN`] + R · [`ALONE_WITHIN_PER_RATIO`]. Alone, D_est swings between
-/// D_min and R · D_min: it falls by δ₂ = 2 ms in each epoch of 5 ms, which with a D_min of 40 ms takes about 100 ms for each
-/// unit of R − 1, and as long to rise again; a few round trips pass meanwhile. Where flows share a path, the queue stands.
+/// A flow is alone if it has met D_min within [`ALONE_WITHIN`] + R · [`ALONE_WITHIN_PER_RATIO`].
+/// Alone, D_est swings between D_min and R · D_min. It falls by δ₂ = 2 ms in each epoch of 5 ms.
+/// With a D_min of 40 ms that takes about 100 ms for each unit of R − 1, and as long to rise again;
+/// a few round trips pass meanwhile. Where flows share a path, the queue stands.
 const ALONE_WITHIN: Duration = Duration::from_millis(40);
 /// See [`ALONE_WITHIN`].
 const ALONE_WITHIN_PER_RATIO: Duration = Duration::from_millis(180);
 
-/// What the path takes longer than D_min is its own jitter up to this much: a drain watches for so long, and a silence of so
-/// much is no outage.
+/// Delay above D_min up to this much is the path's jitter. A drain watches for this long, and a
+/// silence of this length is no outage.
 pub const WATCH: Duration = Duration::from_millis(50);
 
 /// Delays whose ratio is at most this are the same: a slow link's own jitter is about as large.
@@ -73,7 +77,7 @@ impl Flow {
     /// How long ago the flow has met D_min.
     #[inline]
     pub fn unmet_for(&self) -> Duration {
-        self.now.since(self.met)
+        self.now.since(self.d_min_met_at)
     }
 }
 
@@ -89,7 +93,7 @@ pub enum Hold {
     },
     /// It does, and its delays say nothing of the window: it was held just now. D_min, where it has risen.
     Released {
-        /// What it has risen to.
+        /// The new D_min.
         risen: Option<Duration>,
     },
 }
@@ -115,14 +119,15 @@ pub trait Part: fmt::Debug + Send {
     /// A packet was acknowledged.
     fn on_acked(&mut self, _flow: &Flow, _acked: &Acked) {}
 
-    /// So many packets were declared lost.
+    /// This many packets were declared lost.
     fn on_lost(&mut self, _flow: &Flow, _packets: usize) {}
 
     /// Losses were answered: Eq. 6 has cut the window to `kept`.
     fn on_cut(&mut self, _flow: &Flow, _kept: Packets) {}
 
-    /// A cut is taken back, of losses or of a timeout: all that was declared lost has arrived after all. So does what the last
-    /// losses taught: what has held up these packets has most likely held up those too.
+    /// A cut is undone, of losses or of a timeout: all packets declared lost have arrived after
+    /// all. The lesson of the last losses is undone too, since the same cause has most likely
+    /// delayed those packets.
     fn takes_back(&mut self) {}
 
     /// Whether this acknowledgement has ended an outage.
@@ -130,7 +135,7 @@ pub trait Part: fmt::Debug + Send {
         false
     }
 
-    /// What holds the window in the epoch that begins.
+    /// How the window is held in the epoch that begins.
     fn holds(&mut self, _flow: &Flow) -> Hold {
         Hold::Free
     }
@@ -168,7 +173,7 @@ pub trait Part: fmt::Debug + Send {
     /// Packets are `factor` times as many from now on, for the same bytes.
     fn rescale(&mut self, _factor: f64) {}
 
-    /// Reports to a recorder what is to be seen over time.
+    /// Reports values over time to a recorder.
     fn probe(&self, _flow: &Flow, _record: &mut dyn FnMut(&'static str, f64)) {}
 }
 

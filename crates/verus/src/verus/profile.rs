@@ -41,7 +41,7 @@ struct Point {
     weight: f64,
 }
 
-/// A point as it is kept.
+/// A point as stored.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     delay_ms: f64,
@@ -294,9 +294,9 @@ impl Profile {
         at
     }
 
-    /// Delay in ms that each packet adds beyond the curve. Where the window exceeds the bandwidth-delay product, the
-    /// delay is W/C and each packet adds 1/C, so delay over window is the least slope to assume where the curve ends
-    /// flat.
+    /// Delay in ms that each packet adds beyond the curve. Where the window exceeds the
+    /// bandwidth-delay product, the delay is W/C and each packet adds 1/C. So delay over window is
+    /// the least slope to assume where the curve ends flat.
     fn slope(&self) -> f64 {
         let count = self.curve.table.len();
         let end = self.curve.delay_ms(count - 1);
@@ -492,8 +492,8 @@ mod tests {
             let mut profile = fitted(points, Fit::Monotone);
             for delay in delays {
                 let micros = (delay * 1000.0) as u32;
-                let plain = profile.curve.table.partition_point(|&entry| entry <= micros);
-                prop_assert_eq!(profile.first_above(micros), plain);
+                let by_bisection = profile.curve.table.partition_point(|&entry| entry <= micros);
+                prop_assert_eq!(profile.first_above(micros), by_bisection);
             }
         }
     }

@@ -4,16 +4,20 @@
 //! It shares estimator, profile and window with the paper's [`Verus`](super::Verus), whose parameters say where the two
 //! read Eqs. 2 to 5 differently. The differences that are not parameters:
 //!
-//! - it keeps its own count of packets in flight, and **forgets at timeouts**: it sets this count to zero, ignores late
-//!   acknowledgements and keeps the window, so that the sender floods the path in an outage;
-//! - with each acknowledgement, slow start **grants** as many packets as the window has room for, whether or not those
-//!   granted before have left; it continues through losses at windows of up to 20 packets;
-//! - **epochs decide in recovery**, too; if it was a delay that ended slow start, the ratio test of Eq. 4 is off until
-//!   this recovery ends;
-//! - when D_est is at D_min and the delay is still above R · D_min, it **pauses** for an epoch, or raises D_min by 10
-//!   ms if fewer than two packets are in flight;
-//! - windows and budgets are **whole** packets, and budgets add up until the sending thread has spent them;
-//! - where the curve cannot be inverted it **restarts**: everything is forgotten and slow start begins again.
+//! - it counts packets in flight separately, and **forgets at timeouts**: it sets this count to
+//!   zero, ignores late acknowledgements and keeps the window, so that the sender floods the path
+//!   in an outage;
+//! - with each acknowledgement, slow start **grants** as many packets as the window has room for,
+//!   even if those granted before have not left; it continues through losses at windows of up to 20
+//!   packets;
+//! - **epochs decide in recovery**, too; if a delay ended slow start, the ratio test of Eq. 4 is
+//!   off until this recovery ends;
+//! - when D_est is at D_min and the delay is still above R · D_min, it **pauses** for an epoch, or
+//!   raises D_min by 10 ms if fewer than two packets are in flight;
+//! - windows and budgets are **whole** packets, and budgets add up until the sending thread has
+//!   spent them;
+//! - where the curve cannot be inverted it **restarts**: everything is forgotten and slow start
+//!   begins again.
 
 use verus_core::controller::{
     self, Acked, Allowance, Controller, Departure, Feedback, ProfileSnapshot, Timeout,
@@ -40,7 +44,7 @@ const FEW_IN_FLIGHT: u64 = 2;
 /// When a delay has ended slow start, D_est begins at this share of R · D_min.
 const SHARE_OF_TOLERATED: f64 = 0.75;
 
-/// What the flow is doing.
+/// The flow's phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     SlowStart,
@@ -117,12 +121,12 @@ impl Prototype {
             Phase::Tracking => false,
             Phase::Recovery { by_threshold } => by_threshold,
         };
-        let least = Millis::from(d_min);
-        let above = report.d_max / least > config.ratio;
+        let floor = Millis::from(d_min);
+        let above = report.d_max / floor > config.ratio;
         if !(above && by_threshold) {
-            self.d_est = window::next_d_est(self.d_est, &report, least, turn.ended, config);
+            self.d_est = window::next_d_est(self.d_est, &report, floor, turn.ended, config);
         }
-        let at_floor = above && !by_threshold && self.d_est <= least;
+        let at_floor = above && !by_threshold && self.d_est <= floor;
         let few = self.in_flight < FEW_IN_FLIGHT;
         if at_floor && few {
             self.d_min = Some(d_min + RAISED_BY);
@@ -200,17 +204,17 @@ impl Prototype {
     }
 
     fn on_lost(&mut self, now: Time, lost: &[Departure]) {
-        let known = lost
+        let of_session = lost
             .iter()
             .filter(|packet| packet.number >= self.session_start)
             .count() as u64;
-        self.in_flight = self.in_flight.saturating_sub(known);
+        self.in_flight = self.in_flight.saturating_sub(of_session);
         let goes_on = match self.phase {
             Phase::Recovery { .. } => true,
             Phase::SlowStart => self.window <= LOSSES_COUNT_ABOVE,
             Phase::Tracking => false,
         };
-        if known > 0 && !goes_on {
+        if of_session > 0 && !goes_on {
             self.cut(now, lost[0].window, false);
         }
     }
@@ -334,11 +338,11 @@ impl Controller for Prototype {
     }
 
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        let known = |delay: Option<Millis>| delay.map_or(f64::NAN, |delay| delay.0);
+        let number = |delay: Option<Millis>| delay.map_or(f64::NAN, |delay| delay.0);
         record("window_packets", self.window.0);
         record("delay_estimate_ms", self.d_est.0);
-        record("delay_max_ms", known(self.delay.d_max()));
-        record("delay_min_ms", known(self.d_min.map(Millis::from)));
+        record("delay_max_ms", number(self.delay.d_max()));
+        record("delay_min_ms", number(self.d_min.map(Millis::from)));
         record("restarts", self.restarts as f64);
     }
 

@@ -32,9 +32,9 @@ pub fn next_d_est(
 /// S_i+1: how many packets may leave in the coming epoch (Eq. 5), given the window wanted, the current window W_i
 /// (`current`) and the packets in flight (`under_way`).
 ///
-/// n = ⌈RTT/ε⌉ is the number of epochs in a round trip. Eq. 5 divides by n − 1, so n = 1 needs a rule of its own: an
-/// epoch's packets are acknowledged before the next begins, so the budget is the window wanted less the packets in
-/// flight (as in the prototype).
+/// n = ⌈RTT/ε⌉ is the number of epochs in a round trip. Eq. 5 divides by n − 1, so n = 1 needs
+/// another rule. An epoch's packets are acknowledged before the next begins, so the budget is the
+/// target window less the packets in flight (as in the prototype).
 #[inline]
 pub fn budget(
     wanted: Packets,
@@ -94,7 +94,7 @@ mod tests {
         assert!((granted(14.0, 14.0, 14.0, Duration::from_millis(40)) - 2.0).abs() < 1e-12);
         // n = ⌈41/5⌉ = 9: S = 14 − 7/8 · 16 = 0.
         assert_eq!(granted(14.0, 16.0, 16.0, Duration::from_millis(41)), 0.0);
-        // A smaller window than what is under way sends nothing.
+        // A window below the packets in flight sends nothing.
         assert_eq!(granted(5.0, 14.0, 14.0, Duration::from_millis(40)), 0.0);
     }
 

@@ -1,20 +1,23 @@
 //! The path's capacity C: the largest delivery rate of the last few seconds.
 //!
-//! The paper learns delay from windows alone. That is not enough when the flow has had small windows with large delays, as
-//! after an outage: the curve then rises steeply at small windows, and the window cannot grow until D_est has climbed all of
-//! it. Little's law supplies what is missing. A path that lately carried C packets a millisecond
+//! The paper learns delay from windows alone. After an outage, for example, a flow has had small
+//! windows with large delays. The curve then rises steeply at small windows, and the window cannot
+//! grow until D_est has climbed all of it. Little's law supplies the missing relation. A path that
+//! lately carried C packets a millisecond
 //!
-//! - holds C · D_min packets without a queue: a smaller window would lower the rate and save no delay, which *bounds* the
-//!   window from below;
+//! - holds C · D_min packets without a queue. A smaller window would lower the rate and save no
+//!   delay. This *bounds* the window from below;
 //! - takes 1/C longer for each packet beyond these, which *teaches* the curve its least slope;
-//! - does not carry it any more after a *loss*: C is then what the window that Eq. 6 keeps can carry.
+//! - does not carry C any more after a *loss*. C is then the rate that the window kept by Eq. 6 can
+//!   carry.
 //!
-//! C is what *this flow* carried. A flow that shares the path carries only a part of the capacity, and the slope would be
-//! 1/share: the curve of a newcomer with a small share would be steep and its window grow slowly, that of an incumbent fast.
-//! Growth in proportion to what a flow has never equalises shares (Chiu and Jain 1989, multiplicative increase). So a flow
-//! that is not alone is not taught, and forgets C sooner.
+//! C is the rate of *this flow*. A flow that shares the path carries only a part of the capacity,
+//! and the slope would be 1/share. A newcomer with a small share would have a steep curve and its
+//! window would grow slowly; an incumbent's would grow fast. Growth in proportion to a flow's share
+//! never equalises shares (Chiu and Jain 1989, multiplicative increase). So a flow that is not
+//! alone is not taught, and forgets C sooner.
 //!
-//! An interval in which the path fell silent says nothing of what it carries, and counts for nothing.
+//! An interval in which the path fell silent says nothing about its capacity, and does not count.
 
 use verus_core::controller::Acked;
 use verus_core::units::Time;
@@ -25,7 +28,8 @@ use crate::verus::units::Packets;
 /// C is the largest delivery rate of this many intervals. An interval lasts from one fit of the curve to the next, 1 s by
 /// default.
 const INTERVALS: usize = 10;
-/// As [`INTERVALS`], for a flow that shares the path: a newcomer must not keep what it took in slow start for ten seconds.
+/// As [`INTERVALS`], for a flow that shares the path: a newcomer must not keep its slow-start rate
+/// for ten seconds.
 const SHARED_INTERVALS: usize = 5;
 
 /// Windowed maximum of the delivery rate.
@@ -33,7 +37,7 @@ const SHARED_INTERVALS: usize = 5;
 pub struct Capacity {
     /// Packets per ms in each of the last intervals, oldest overwritten first.
     rates: [f64; INTERVALS],
-    /// What they were before the last cut.
+    /// The rates before the last cut.
     before: [f64; INTERVALS],
     next: usize,
     /// Whether the flow was alone when the curve was last fitted.
@@ -71,7 +75,7 @@ impl Capacity {
         self.since = Some(flow.now);
     }
 
-    /// What the path holds without a queue: C · D_min.
+    /// The packets that the path holds without a queue: C · D_min.
     fn pipe(&self, flow: &Flow) -> Packets {
         Packets(self.most * Self::empty_ms(flow))
     }
@@ -158,14 +162,15 @@ mod tests {
             d_min: D_MIN,
             d_est: Millis(40.0),
             rtt: D_MIN,
-            met: Time::from_millis(met_ms),
+            d_min_met_at: Time::from_millis(met_ms),
             outage: Time::ZERO,
             in_flight: 10,
             settled: true,
         }
     }
 
-    /// So many packets arrive, and the interval ends; returns the least slope that this teaches a flow alone.
+    /// `packets` packets arrive, and the interval ends; returns the least slope that this teaches a
+    /// flow alone.
     fn deliver(capacity: &mut Capacity, packets: u64, until_ms: u64) -> f64 {
         let flow = flow(until_ms, until_ms);
         for number in 0..packets {
@@ -189,21 +194,21 @@ mod tests {
     }
 
     /// The smallest window, in packets, of a flow that shares the path.
-    fn least(capacity: &Capacity) -> f64 {
+    fn smallest_window(capacity: &Capacity) -> f64 {
         capacity.bounds(&flow(10_000, 0), Packets(1.0)).0
     }
 
     #[test]
     fn the_best_interval_counts_until_it_is_too_old() {
         let mut capacity = begun();
-        assert_eq!(least(&capacity), 1.0);
+        assert_eq!(smallest_window(&capacity), 1.0);
         assert_eq!(deliver(&mut capacity, 500, 1000), 2.0);
         for second in 2..=10 {
             deliver(&mut capacity, 100, second * 1000);
-            assert_eq!(least(&capacity), 20.0);
+            assert_eq!(smallest_window(&capacity), 20.0);
         }
         assert_eq!(deliver(&mut capacity, 100, 11_000), 10.0);
-        assert_eq!(least(&capacity), 4.0);
+        assert_eq!(smallest_window(&capacity), 4.0);
     }
 
     #[test]
@@ -241,7 +246,7 @@ mod tests {
             };
             capacity.teaches(&silent);
         }
-        assert_eq!(least(&capacity), 20.0);
+        assert_eq!(smallest_window(&capacity), 20.0);
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! How packets leave where an epoch is not what the paper has in mind: many flows, many packets, hardly any delay.
 //!
-//! **Many flows.** Between flows of equal ε the phase never changes, so that one flow always finds the queue full that
-//! another has just filled: its share then depends on when it happened to begin. Floyd and Jacobson (1992, *On Traffic Phase
-//! Effects in Packet-Switched Gateways*) describe this and its remedy, a random part in the time of sending. An epoch of a
-//! flow that shares its path ends at a random moment within ε after it is due; due times stay ε apart.
+//! **Many flows.** Between flows of equal ε the phase never changes, so that one flow always finds
+//! the queue full that another has just filled. Its share then depends on when it happened to
+//! begin. Floyd and Jacobson (1992, *On Traffic Phase Effects in Packet-Switched Gateways*)
+//! describe this and its remedy, a random part in the time of sending. An epoch of a flow that
+//! shares its path ends at a random moment within ε after it is due; due times stay ε apart.
 //!
 //! **Many packets.** On a fast path an epoch's packets would overfill a shallow buffer if they left at once. So they are
 //! spread over the epoch where they are more than the pacer's burst.
 //!
-//! **Hardly any delay.** Where a round trip is within an epoch, a window that is filled once an epoch leaves the path idle most
-//! of the time: it is filled as acknowledgements make room. Delays that vary within an epoch, such as those of a host's
-//! scheduler, are no queue that one decision an epoch could control, so D_min is never less than ε.
+//! **Hardly any delay.** Where a round trip is within an epoch, a window that is filled once an
+//! epoch leaves the path idle most of the time. It is therefore filled as acknowledgements make
+//! room. Delays that vary within an epoch, such as those of a host's scheduler, are no queue that
+//! one decision an epoch could control. So D_min is never less than ε.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -22,7 +24,7 @@ use verus_core::units::Duration;
 use super::{Flow, Leave, Part};
 use crate::verus::units::Packets;
 
-/// Has nothing of its own but chance.
+/// Its only state is the random stream.
 #[derive(Debug)]
 pub struct Departures {
     random: ChaCha8Rng,
@@ -76,7 +78,7 @@ mod tests {
             d_min: Duration::from_millis(40),
             d_est: Millis(40.0),
             rtt: Duration::from_millis(rtt_ms),
-            met: Time::from_millis(met_ms),
+            d_min_met_at: Time::from_millis(met_ms),
             outage: Time::ZERO,
             in_flight: 10,
             settled: true,

@@ -1,19 +1,21 @@
 //! Drains: now and then the flow empties its queue, to see whether D_min still is the least delay of the path.
 //!
-//! The paper's D_min is "the minimum delay experienced". It never rises, so after a handover to a longer path every
-//! delay seems too long, and Verus stays at its smallest window. Here a flow that has not *met* D_min for 5.5 s *holds* its
-//! window: it keeps at most two packets in flight until it meets D_min, or until its own queue has gone and it has watched
-//! the delays for a moment. If the least of these is above D_min, four more drains must agree before D_min rises. This care is
-//! needed because an outage during a drain looks like a longer path, and because a D_min that is too large prevents the small
-//! windows that would correct it.
+//! The paper's D_min is "the minimum delay experienced". It never rises, so after a handover to a
+//! longer path every delay seems too long, and Verus stays at its smallest window. Here a flow that
+//! has not *met* D_min for 5.5 s *holds* its window. It keeps at most two packets in flight until
+//! it meets D_min, or until its own queue has gone and it has watched the delays for a moment. If
+//! the least of these is above D_min, four more drains must agree before D_min rises. This care is
+//! needed because an outage during a drain looks like a longer path. Also, a D_min that is too
+//! large prevents the small windows that would correct it.
 //!
-//! In one case a flow does not wait for 5.5 s: if the path has become longer than R · D_min, the window falls as far as it
-//! can and the delay does not follow.
+//! A flow does not wait for 5.5 s if the path has become longer than R · D_min: the window then
+//! falls to its floor and the delay does not follow.
 //!
-//! The queue of *other* flows must not count as path. Flows behind one bottleneck that began together see the same queue,
-//! last met D_min at the same moment and so drain together, which empties the queue for all of them: the idea behind
-//! BBR's ProbeRTT (draft-ietf-ccwg-bbr §5.3.4). Flows that began at different times drain at different times. The
-//! queue that they see then varies more than a path's delay does, and their drains seldom agree on it; but they sometimes
+//! The queue of *other* flows must not count as path. Flows behind one bottleneck that began
+//! together see the same queue and last met D_min at the same moment. They drain together, which
+//! empties the queue for all of them: the idea behind BBR's ProbeRTT (draft-ietf-ccwg-bbr §5.3.4).
+//! Flows that began at different times drain at different times. The queue in their drains then
+//! varies more than a path's delay does, and their drains rarely agree on it. But sometimes they
 //! do, and a late-coming flow can then still take part of the others' queue for the path.
 
 use verus_core::controller::Acked;
@@ -33,9 +35,10 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(200);
 /// D_min rises only if the least delay that drains see is more than this many times D_min. A smaller increase is within
 /// what any useful R (2 and more) tolerates.
 const WORTH_RISING: f64 = 1.3;
-/// D_min rises once this many drains have agreed on the least delay. The delay of a longer path is constant but for
-/// the jitter of a slow link, while a queue of other flows varies. With three drains instead of five, one of ten
-/// flows often took the others' queue for the path; its larger D_min then lengthens the queue for all.
+/// D_min rises once this many drains have agreed on the least delay. The delay of a longer path is
+/// constant except for the jitter of a slow link, while a queue of other flows varies. With three
+/// drains instead of five, one of ten flows often took the others' queue for the path; its larger
+/// D_min then lengthens the queue for all.
 const DRAINS_TO_RISE: u32 = 5;
 /// A drain agrees if the least delay that it saw is at most this many times the least that any of them saw.
 const AGREE: f64 = 1.05;
@@ -57,13 +60,13 @@ pub struct Drains {
     unexplained: Option<Time>,
     /// When that last started a drain.
     suspected: Option<Time>,
-    /// What drains have agreed on, and when the next one is due that may confirm it.
-    found: Option<Found>,
+    /// The delay that drains have agreed on, and when the next one is due that may confirm it.
+    candidate: Option<Candidate>,
 }
 
 /// A delay above D_min that drains agree on.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct Candidate {
     least: Duration,
     /// Drains that agree.
     drains: u32,
@@ -81,7 +84,8 @@ struct Drain {
     fewest: u64,
     /// Since when no more than `allowed` are in flight.
     kept: Option<Time>,
-    /// When at most [`DRAINED_PACKETS`] were in flight for the first time, so that the flow has no queue of its own.
+    /// When at most [`DRAINED_PACKETS`] were in flight for the first time, so that the flow has no
+    /// queue.
     empty: Option<Time>,
     /// The least delay of packets that left after `empty`.
     least: Option<Duration>,
@@ -144,29 +148,30 @@ impl Drains {
             && for_longer_than(self.suspected, STALE_AFTER) != Some(false)
     }
 
-    /// What the least delay that a drain saw says of D_min: what it rises to, if it does.
-    fn conclude(&mut self, flow: &Flow, seen: Duration) -> Option<Duration> {
-        if seen <= flow.d_min.mul_f64(WORTH_RISING) {
-            self.found = None;
+    /// The new D_min according to a drain's least delay, if it rises.
+    fn conclude(&mut self, flow: &Flow, least_delay: Duration) -> Option<Duration> {
+        if least_delay <= flow.d_min.mul_f64(WORTH_RISING) {
+            self.candidate = None;
             return None;
         }
-        // A path is a floor: drains may see more than it, but not less. If too few agree, what they saw was a queue.
+        // A path's delay is a floor: drains may exceed it, but cannot fall below it. If too few
+        // agree, the excess was a queue.
         let before = self
-            .found
-            .filter(|before| seen.mul_f64(AGREE) >= before.least);
-        let agrees = before.is_none_or(|before| seen <= before.least.mul_f64(AGREE));
-        let least = before.map_or(seen, |before| before.least.min(seen));
+            .candidate
+            .filter(|before| least_delay.mul_f64(AGREE) >= before.least);
+        let agrees = before.is_none_or(|before| least_delay <= before.least.mul_f64(AGREE));
+        let lowest = before.map_or(least_delay, |before| before.least.min(least_delay));
         let drains = before.map_or(0, |before| before.drains) + u32::from(agrees);
-        let tried = self.found.map_or(0, |before| before.tried) + 1;
+        let tried = self.candidate.map_or(0, |before| before.tried) + 1;
         let risen = drains >= DRAINS_TO_RISE;
         let goes_on = !risen && tried < 2 * DRAINS_TO_RISE;
-        self.found = goes_on.then(|| Found {
-            least,
+        self.candidate = goes_on.then(|| Candidate {
+            least: lowest,
             drains,
             tried,
             next: flow.now + CONFIRM_AFTER,
         });
-        risen.then_some(least)
+        risen.then_some(lowest)
     }
 }
 
@@ -189,20 +194,23 @@ impl Part for Drains {
     fn holds(&mut self, flow: &Flow) -> Hold {
         let now = flow.now;
         let suspected = self.suspects(flow);
-        // What is seen across an outage is not the path's delay.
+        // A delay measured across an outage is not the path's.
         if (self.drain.as_ref()).is_some_and(|drain| drain.began < flow.outage) {
             self.drain = None;
         }
         let Some(drain) = &mut self.drain else {
-            let stale = now.since(flow.met.max(self.looked).max(flow.outage)) > STALE_AFTER;
-            let due = self.found.is_some_and(|found| now >= found.next);
+            let stale =
+                now.since(flow.d_min_met_at.max(self.looked).max(flow.outage)) > STALE_AFTER;
+            let due = self
+                .candidate
+                .is_some_and(|candidate| now >= candidate.next);
             if suspected {
                 self.suspected = Some(now);
             }
             if !(stale || suspected || due) {
                 return Hold::Free;
             }
-            let drain = Drain::new(flow, self.found.is_none());
+            let drain = Drain::new(flow, self.candidate.is_none());
             self.drain = Some(drain);
             return drain.holds();
         };
@@ -215,26 +223,26 @@ impl Part for Drains {
         let risen = self
             .ever
             .is_some_and(|ever| flow.d_min > ever.mul_f64(NEAR));
-        if flow.met > drain.began && !risen {
+        if flow.d_min_met_at > drain.began && !risen {
             self.drain = None;
-            self.found = None;
+            self.candidate = None;
             return Hold::Released { risen: None };
         }
         let watched = (drain.empty).is_some_and(|empty| now.since(empty) >= WATCH + flow.d_min);
-        let seen = drain.least.filter(|_| watched);
-        if seen.is_none() && now.since(drain.began) < MET_LATELY {
+        let least_delay = drain.least.filter(|_| watched);
+        if least_delay.is_none() && now.since(drain.began) < MET_LATELY {
             return drain.holds();
         }
         self.drain = None;
         self.looked = now;
         Hold::Released {
-            risen: seen.and_then(|seen| self.conclude(flow, seen)),
+            risen: least_delay.and_then(|least_delay| self.conclude(flow, least_delay)),
         }
     }
 
     fn probe(&self, _: &Flow, record: &mut dyn FnMut(&'static str, f64)) {
-        let held = self.drain.map_or(f64::NAN, |drain| drain.allowed as f64);
-        record("drain_packets", held);
+        let allowed = self.drain.map_or(f64::NAN, |drain| drain.allowed as f64);
+        record("drain_packets", allowed);
     }
 }
 
@@ -247,7 +255,7 @@ mod tests {
     #[derive(Default)]
     struct Minimum {
         least: Option<Duration>,
-        met: Time,
+        d_min_met_at: Time,
         drains: Drains,
     }
 
@@ -266,7 +274,7 @@ mod tests {
                 d_min,
                 d_est: 2.0 * Millis::from(d_min),
                 rtt: Duration::from_millis(150),
-                met: self.met,
+                d_min_met_at: self.d_min_met_at,
                 in_flight: 20,
                 outage: Time::ZERO,
                 settled: true,
@@ -275,10 +283,10 @@ mod tests {
 
         fn on_sample(&mut self, at_ms: u64, delay_ms: u64) {
             let rtt = Duration::from_millis(delay_ms);
-            let least = self.least.map_or(rtt, |least| least.min(rtt));
-            self.least = Some(least);
-            if rtt <= least.mul_f64(NEAR) {
-                self.met = ms(at_ms);
+            let d_min = self.least.map_or(rtt, |d_min| d_min.min(rtt));
+            self.least = Some(d_min);
+            if rtt <= d_min.mul_f64(NEAR) {
+                self.d_min_met_at = ms(at_ms);
             }
             let packet = departure(0, ms(at_ms));
             let acked = Acked {
@@ -386,10 +394,10 @@ mod tests {
     fn with_a_large_ratio_a_drain_begins_with_what_the_path_holds() {
         let mut drains = Drains::default();
         let mut at = |now_ms, ratio, in_flight| {
-            let (met, rtt) = (Time::ZERO, Duration::from_millis(80));
+            let (d_min_met_at, rtt) = (Time::ZERO, Duration::from_millis(80));
             let flow = Flow {
                 ratio,
-                met,
+                d_min_met_at,
                 rtt,
                 in_flight,
                 ..minimum().flow(now_ms)

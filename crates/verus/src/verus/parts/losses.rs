@@ -1,19 +1,23 @@
-//! What a loss says beyond Eq. 6, and what makes the shares of flows equal.
+//! The reaction to a loss beyond Eq. 6, and the rules that equalise the shares of flows.
 //!
-//! **Sooner, and taken back.** A packet that is lost but not yet declared so counts as in flight, and enters the profile as
-//! part of a window that the path seems to hold. The paper waits three delays for it; here it is one. That risks little,
-//! since a cut is taken back once all that was declared lost has arrived after all (as RFC 4015 does).
+//! **Sooner, and undone.** A packet that is lost but not yet declared so counts as in flight. It
+//! enters the profile as part of a window that the path seems to hold. The paper waits three delays
+//! for it; here it is one. The risk is small, since a cut is undone once all packets declared lost
+//! have arrived after all (as RFC 4015 does).
 //!
-//! **A ceiling.** A queue that drops before the delay has risen to R · D_min would be overfilled again and again, since
-//! Eq. 4 raises D_est by δ₂ in every epoch whose delay is tolerable. So after a loss the window stays below a ceiling, which
-//! begins at the window that Eq. 6 keeps and rises: by so much that the *rate* grows by the same amount each second, whatever
-//! the rate and the round trip. It lasts for seconds however soon the window of the loss is back: a flow of many has that
-//! back in a few round trips, its curve is flat, and it would take twenty times its share at once. But a radio link also
-//! loses packets by chance. As long as only a small share of the packets is lost, Eq. 6 is answer enough.
+//! **A ceiling.** Eq. 4 raises D_est by δ₂ in every epoch whose delay is tolerable. A queue that
+//! drops before the delay has risen to R · D_min would thus be overfilled again and again. So after
+//! a loss the window stays below a ceiling, which begins at the window that Eq. 6 keeps. The
+//! ceiling rises so that the *rate* grows by the same amount each second, whatever the rate and the
+//! round trip. It lasts for seconds, even if the window of the loss is back sooner. One of many
+//! flows regains that window in a few round trips; its curve is flat, and it would take twenty
+//! times its share at once. But a radio link also loses packets by chance. As long as only a small
+//! share of the packets is lost, Eq. 6 is answer enough.
 //!
-//! **Two packets on top** of each window. Eq. 4 steps in delay along the flow's own curve, so a step changes the window in
-//! proportion to the flow's share, up and down, and shares would never become equal. The same addition for all makes the
-//! queue longer for all, and the longer delay takes most from who has most.
+//! **Two packets on top** of each window. Eq. 4 steps in delay along the flow's own curve. A step
+//! thus changes the window in proportion to the flow's share, up and down, and shares would never
+//! become equal. The same addition for all makes the queue longer for all, and the longer delay
+//! takes most from the largest flow.
 //!
 //! The last two are additive increase (Chiu and Jain 1989).
 
@@ -27,15 +31,15 @@ use crate::verus::units::Packets;
 const ADDED: f64 = 2.0;
 /// A larger share of the packets is not lost by chance. BBR has 2 % for it (draft-ietf-ccwg-bbr, BBR.LossThresh).
 const BY_CHANCE: f64 = 0.015;
-/// What was lost and what arrived counts half after this long, as the profile's points do.
+/// Lost and arrived packets count half after this long, as the profile's points do.
 const HALVED_AFTER: Duration = Duration::from_secs(1);
 /// How much rate the ceiling gains in each second, in packets/ms: as NewReno at a round trip of 58 ms.
 const REGAINED: f64 = 0.3;
-/// The ceiling is back after this long at the latest: on fast paths, where a window falls by hundreds of packets, additive
-/// increase would take minutes. And it lasts for so long at the least.
+/// Longest and shortest duration of a ceiling. On fast paths, where a window falls by hundreds of
+/// packets, additive increase alone would take minutes.
 const LONGEST: Duration = Duration::from_secs(3);
-/// A flow that shares its path regains what it lost at this share of the speed: shares become more equal while the ceiling
-/// rises.
+/// A flow that shares its path regains the lost rate at this share of the speed: shares become more
+/// equal while the ceiling rises.
 const SHARED: f64 = 0.25;
 
 /// The ceiling that the last loss set.
@@ -56,13 +60,13 @@ pub struct Losses {
     lost: f64,
     halved: Time,
     ceiling: Option<Ceiling>,
-    /// What it was before the last cut.
+    /// The ceiling before the last cut.
     before: Option<Ceiling>,
 }
 
 impl Losses {
     /// The largest window now, in packets.
-    fn most(&self, now: Time) -> Option<Packets> {
+    fn largest(&self, now: Time) -> Option<Packets> {
         let ceiling = self.ceiling.filter(|ceiling| now < ceiling.until)?;
         let risen = ceiling.rises * now.since(ceiling.since).as_millis_f64();
         Some(ceiling.kept + Packets(risen))
@@ -110,7 +114,8 @@ impl Part for Losses {
 
     fn bounds(&self, flow: &Flow, window: Packets) -> Packets {
         let more = window + Packets(ADDED);
-        self.most(flow.now).map_or(more, |most| more.min(most))
+        self.largest(flow.now)
+            .map_or(more, |largest| more.min(largest))
     }
 
     fn rescale(&mut self, factor: f64) {
@@ -121,8 +126,11 @@ impl Part for Losses {
     }
 
     fn probe(&self, flow: &Flow, record: &mut dyn FnMut(&'static str, f64)) {
-        let most = self.most(flow.now);
-        record("ceiling_packets", most.map_or(f64::NAN, |most| most.0));
+        let largest = self.largest(flow.now);
+        record(
+            "ceiling_packets",
+            largest.map_or(f64::NAN, |largest| largest.0),
+        );
     }
 }
 
@@ -141,14 +149,15 @@ mod tests {
             d_min: Duration::from_millis(40),
             d_est: Millis(40.0),
             rtt: Duration::from_millis(rtt_ms),
-            met: Time::from_millis(at_ms),
+            d_min_met_at: Time::from_millis(at_ms),
             outage: Time::ZERO,
             in_flight: 10,
             settled: true,
         }
     }
 
-    /// So many packets arrive and so many are lost, and the window is cut to 168 of 240 packets at 1 s.
+    /// `arrived` packets arrive and `lost` are lost, and the window is cut to 168 of 240 packets at
+    /// 1 s.
     fn cut(arrived: u64, lost: usize) -> Losses {
         let mut losses = Losses::default();
         let flow = flow(1000, 120);
@@ -170,8 +179,8 @@ mod tests {
         // 240 packets in 120 ms are 2 packets/ms; 0.6 were lost and 0.3 come back each second.
         let losses = cut(100, 10);
         let close = |at_ms, packets: f64| {
-            let found = losses.bounds(&flow(at_ms, 120), Packets(300.0)).0;
-            assert!((found - packets).abs() < 1e-9, "{found} at {at_ms} ms");
+            let bound = losses.bounds(&flow(at_ms, 120), Packets(300.0)).0;
+            assert!((bound - packets).abs() < 1e-9, "{bound} at {at_ms} ms");
         };
         close(1000, 168.0);
         close(2000, 204.0);
@@ -197,7 +206,7 @@ mod tests {
         for (met_ms, longest_ms) in [(1000, 3000u64), (0, 12_000)] {
             let mut losses = cut(100, 10);
             let flow = Flow {
-                met: Time::from_millis(met_ms),
+                d_min_met_at: Time::from_millis(met_ms),
                 ..flow(1000, 40)
             };
             losses.on_cut(&flow, Packets(7000.0));

@@ -5,8 +5,9 @@
 //! they depend on the outage and not on the window that the packets left under. An epoch without acknowledgements has the time
 //! since the last one for its D_max once that is longer (`silent_epoch`): the paper says nothing of it, and D_est would rise.
 //!
-//! While the path is silent, timeouts follow one another a second apart at most, and two packets of new data leave after
-//! each: what the flow hears first is then as young as can be, and so is the data that arrives first.
+//! While the path is silent, timeouts follow one another at most a second apart, and two packets of
+//! new data leave after each. The first acknowledgement after the silence is then as recent as
+//! possible, and so is the data that arrives first.
 
 use verus_core::controller::{Acked, Departure};
 use verus_core::units::Time;
@@ -86,7 +87,7 @@ mod tests {
             d_min: Duration::from_millis(40),
             d_est: Millis(40.0),
             rtt: Duration::from_millis(rtt_ms),
-            met: now,
+            d_min_met_at: now,
             outage: Time::ZERO,
             in_flight: 10,
             settled,

@@ -41,11 +41,12 @@ impl Interpolation {
         for i in 1..n.saturating_sub(1) {
             let before = points[i].window - points[i - 1].window;
             let after = points[i + 1].window - points[i].window;
-            let left = (points[i].delay_ms - points[i - 1].delay_ms) / before;
-            let right = (points[i + 1].delay_ms - points[i].delay_ms) / after;
+            let slope_before = (points[i].delay_ms - points[i - 1].delay_ms) / before;
+            let slope_after = (points[i + 1].delay_ms - points[i].delay_ms) / after;
             let diagonal = 2.0 * (before + after) - before * self.upper[i - 1];
             self.upper[i] = after / diagonal;
-            self.curvature[i] = (6.0 * (right - left) - before * self.curvature[i - 1]) / diagonal;
+            self.curvature[i] =
+                (6.0 * (slope_after - slope_before) - before * self.curvature[i - 1]) / diagonal;
         }
         for i in (1..n.saturating_sub(1)).rev() {
             self.curvature[i] -= self.upper[i] * self.curvature[i + 1];

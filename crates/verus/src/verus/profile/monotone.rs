@@ -188,14 +188,14 @@ mod tests {
             let mut curve = Curve::default();
             let mut before = f64::NEG_INFINITY;
             let range = points.iter().map(|p| p.delay_ms);
-            let least = range.clone().fold(f64::INFINITY, f64::min);
-            let most = range.fold(0.0, f64::max);
+            let lowest = range.clone().fold(f64::INFINITY, f64::min);
+            let highest = range.fold(0.0, f64::max);
             for largest in 1..=points.len() {
                 fit.fit(&points, largest, 0.0, &mut curve);
                 // The fit's own value, not the running maximum of the table.
                 let value = curve.last[1];
                 prop_assert!(value >= before - 1e-9, "{value} after {before}");
-                prop_assert!((least - 1e-9..=most + 1e-9).contains(&value));
+                prop_assert!((lowest - 1e-9..=highest + 1e-9).contains(&value));
                 before = value;
             }
         }

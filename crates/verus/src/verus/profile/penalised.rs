@@ -1,8 +1,8 @@
 //! Penalised regression spline, as the authors' prototype fits its profile.
 //!
 //! A cubic B-spline on equidistant knots minimises Σ(y − f)² + λ·Σ(Δ²c)², squared errors plus
-//! squared second differences of its coefficients (Eilers & Marx 1996, "P-splines"), which stand
-//! for the integrated squared curvature. The prototype asks its library for w_max/15 basis
+//! squared second differences of its coefficients (Eilers & Marx 1996, "P-splines"). These
+//! approximate the integrated squared curvature. The prototype asks its library for w_max/15 basis
 //! functions (never fewer than five) and a penalty of ρ = 2 on a logarithmic scale.
 
 use super::{Curve, Point};
