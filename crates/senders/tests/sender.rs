@@ -346,7 +346,7 @@ fn play(scheme: &str, steps: &[Step]) -> Vec<String> {
                 received_ack = Some(ack(&[(first, first + u64::from(len))], now));
             }
         }
-        if let Some(ack) = told {
+        if let Some(ack) = received_ack {
             let before = (sender.in_flight(), *sender.counters());
             let believed = sender.on_ack(now, &ack, None);
             assert_eq!(believed.is_err(), ack.newest() >= next);
@@ -380,9 +380,9 @@ fn play(scheme: &str, steps: &[Step]) -> Vec<String> {
         }
         let window = sender.controller().window();
         assert!(window >= SIZE, "{scheme}: {window:?}");
-        seen.push(format!("{:?} {window:?} {counters:?}", sender.next_timer()));
+        record.push(format!("{:?} {window:?} {counters:?}", sender.next_timer()));
     }
-    seen
+    record
 }
 
 proptest! {
