@@ -1,9 +1,10 @@
 //! BBR version 3, after draft-ietf-ccwg-bbr.
 //!
-//! As in version 1 ([`crate::bbr1`]), rate and window come from a model of the path: the greatest delivery rate of two
-//! probing cycles, max_bw, and the least round-trip time of ten seconds, min_rtt. Beside it stand bounds that losses teach:
-//! the long-term one, inflight_longterm, is the most that a probe could put in flight with no more than 2 % lost; the
-//! short-term ones, of rate and volume, follow what is delivered while others compete, and are forgotten before each probe.
+//! As in version 1 ([`crate::bbr1`]), rate and window come from a model of the path. It consists of
+//! max_bw, the greatest delivery rate of two probing cycles, and min_rtt, the least round-trip time
+//! of ten seconds. Losses add two kinds of bounds. The long-term one, inflight_longterm, is the
+//! largest volume that a probe put in flight with at most 2 % lost. The short-term ones, of rate
+//! and volume, follow deliveries while other flows compete, and each probe discards them first.
 //!
 //! ```text
 //! Startup ── full, or lossy ──▶ Drain ── no queue left ──▶ Down ──▶ Cruise ──▶ Refill ──▶ Up
@@ -40,7 +41,7 @@ use probe::AckPhase;
 
 /// The gain of the rate in Startup: 4 ln 2, the least that doubles the delivery rate in each round (StartupPacingGain).
 const STARTUP_GAIN: f64 = 2.77;
-/// LossThresh: a loss of more than this share of what was in flight is too much.
+/// LossThresh: the tolerable loss, as a share of the volume in flight.
 const LOSS_THRESHOLD: f64 = 0.02;
 /// Beta: the least share of a short-term bound that losses leave, and the share of the target.
 const BETA: f64 = 0.7;
@@ -126,7 +127,7 @@ impl State {
         matches!(self, Down | Cruise | Refill | Up)
     }
 
-    /// Whether it probes for more bandwidth, where losses are to be expected (IsProbingBW).
+    /// Whether it probes for more bandwidth, so that losses are expected (IsProbingBW).
     fn is_probing(self) -> bool {
         use State::{Refill, Startup, Up};
         matches!(self, Startup | Refill | Up)
@@ -401,8 +402,8 @@ impl Bbr {
         };
     }
 
-    /// SaveStateUponLoss, once for each episode: saved for each round, as the pseudocode of NoteLoss has it, the second loss
-    /// of a probe would overwrite what the first is to give back.
+    /// SaveStateUponLoss, once per episode. The pseudocode of NoteLoss saves in each round; the
+    /// second loss of a probe would then overwrite the state that the first has to restore.
     fn save_upon_loss(&mut self, recovering: bool) {
         self.save_window(recovering);
         self.undo = Undo {
@@ -415,7 +416,7 @@ impl Bbr {
 
     /// HandleSpuriousLossDetection.
     fn on_spurious_loss(&mut self) {
-        /// The greater bound, and none is greater than any.
+        /// The greater bound. `None` means no bound, which is greater than any.
         fn wider<T: Ord>(now: Option<T>, before: Option<T>) -> Option<T> {
             Some(now?.max(before?))
         }
@@ -541,8 +542,8 @@ impl Bbr {
         if lossy {
             self.undo.state = Some(State::Startup);
             self.full.fill();
-            let held = self.bdp(self.max_bw.get(), 1.0);
-            self.inflight_long = Some(held.max(self.inflight_latest));
+            let bdp = self.bdp(self.max_bw.get(), 1.0);
+            self.inflight_long = Some(bdp.max(self.inflight_latest));
         }
         if self.full.is_reached() {
             self.state = State::Drain;
@@ -577,10 +578,10 @@ impl Bbr {
     fn set_window(&mut self, newly_acked: Bytes) {
         let aimed = self.bdp(self.bandwidth, self.state.window_gain());
         let extra = self.extra_acked.get().unwrap_or_default();
-        let most = self.with_quantum(aimed + extra);
+        let limit = self.with_quantum(aimed + extra);
         if self.full.is_reached() {
-            self.window = (self.window + newly_acked).min(most);
-        } else if self.window < most || self.delivered < self.initial_window() {
+            self.window = (self.window + newly_acked).min(limit);
+        } else if self.window < limit || self.delivered < self.initial_window() {
             self.window += newly_acked;
         }
         self.window = self.window.max(self.least_window());
@@ -603,7 +604,8 @@ fn is_too_high(lost: Bytes, in_flight_at_send: Bytes) -> bool {
     lost.as_f64() > in_flight_at_send.as_f64() * LOSS_THRESHOLD
 }
 
-/// InflightAtLoss: what was in flight when losses passed the threshold, which may have been within a packet that is a burst.
+/// InflightAtLoss: the volume in flight when losses passed the threshold. They may pass it within
+/// one packet, if that packet is a burst.
 fn inflight_at_loss(in_flight: Bytes, lost: Bytes, size: Bytes) -> Bytes {
     let before = in_flight.saturating_sub(size).as_f64();
     let lost_before = lost.saturating_sub(size).as_f64();
@@ -808,9 +810,9 @@ mod tests {
     #[test]
     fn what_was_in_flight_at_the_threshold_may_end_within_a_burst() {
         let packets = |count: u64| Bytes::new(count * 1000);
-        let found = inflight_at_loss(packets(120), packets(3), packets(1));
+        let in_flight = inflight_at_loss(packets(120), packets(3), packets(1));
         // (0.02 × 119 − 2) / 0.98 = 0.388.
-        assert_eq!(found, Bytes::new(119_387));
+        assert_eq!(in_flight, Bytes::new(119_387));
     }
 
     #[test]
@@ -878,8 +880,8 @@ mod tests {
             controller.probe_long_term_upward(&sample);
             controller.inflight_long.map(|long| long / SIZE)
         };
-        let found = [rises(0), rises(1), rises(2), rises(3)];
-        assert_eq!(found, [101.0, 102.0, 104.0, 108.0].map(Some));
+        let growth = [rises(0), rises(1), rises(2), rises(3)];
+        assert_eq!(growth, [101.0, 102.0, 104.0, 108.0].map(Some));
     }
 
     /// mvfst's smoke test.
@@ -898,17 +900,17 @@ mod tests {
     #[test]
     fn a_cycle_goes_down_cruises_refills_and_probes() {
         let mut path = filled();
-        let mut seen = vec![path.controller.state];
+        let mut states = vec![path.controller.state];
         for _ in 0..20_000 {
             step(&mut path);
             let state = path.controller.state;
-            if seen.last() != Some(&state) {
-                seen.push(state);
+            if states.last() != Some(&state) {
+                states.push(state);
             }
         }
         use State::{Cruise, Down, Refill, Up};
         let cycle = [Down, Cruise, Refill, Up, Down, Cruise];
-        assert_eq!(seen[..6], cycle, "{seen:?}");
+        assert_eq!(states[..6], cycle, "{states:?}");
     }
 
     #[test]

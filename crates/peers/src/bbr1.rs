@@ -1,12 +1,16 @@
-//! BBR version 1, as Linux has it: a model of the path in place of losses.
+//! BBR version 1, as in Linux: a model of the path in place of losses.
 //!
-//! The path has a bottleneck bandwidth, the greatest delivery rate of the last ten round trips, and a propagation delay,
-//! the least round-trip time of the last ten seconds. The pacing rate follows the first, the window is twice their product
-//! (Cardwell, Cheng, Gunn, Yeganeh and Jacobson, "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016).
-//! Neither can be seen while the other is: so the rate rises by a quarter for one round trip in eight and falls by as much in
-//! the next, and every ten seconds all but four packets are held back for 200 ms. What the article leaves open is done as
-//! Linux 6.x does it: packets count, gains are 256ths, a burst is what the rate carries in a millisecond, acknowledgements
-//! that come in bursts add to the window (`bbr1/aggregation.rs`), and a policed rate is taken for the path's (`bbr1/policer.rs`).
+//! The path has a bottleneck bandwidth, the greatest delivery rate of the last ten round trips. It
+//! also has a propagation delay, the least round-trip time of the last ten seconds. The pacing rate
+//! follows the bandwidth; the window is twice the product of both (Cardwell, Cheng, Gunn, Yeganeh
+//! and Jacobson, "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016). Each can be
+//! measured only while the other cannot. So the rate rises by a quarter for one round trip in eight
+//! and falls by as much in the next. Every ten seconds all but four packets are held back for 200
+//! ms.
+//!
+//! Where the article is silent, Linux 6.x decides: packets count, gains are 256ths, and a burst is
+//! what the rate carries in a millisecond. Acknowledgements that come in bursts add to the window
+//! (`bbr1/aggregation.rs`), and a policed rate is taken for the path's (`bbr1/policer.rs`).
 //!
 //! ```text
 //! Startup ── three rounds without a quarter more ──▶ Drain ── no queue left ──▶ ProbeBw
@@ -112,7 +116,7 @@ impl Configured for Config {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Doubling, until the bandwidth grows no more.
+    /// Doubling, until the bandwidth stops growing.
     Startup,
     /// The queue that Startup left drains.
     Drain,
@@ -200,7 +204,7 @@ impl Bbr1 {
         self.full_rounds >= FULL_ROUNDS
     }
 
-    /// The bandwidth of the path, as far as it is known.
+    /// The measured bandwidth of the path.
     fn max_bandwidth(&self) -> Rate {
         self.bandwidth.get().unwrap_or_default()
     }
@@ -232,12 +236,12 @@ impl Bbr1 {
     fn burst_packets(&self) -> u64 {
         // The bytes that the rate carries in 2^-10 s.
         let bytes = Bytes::new(self.pacing_rate.as_bps() / 8 / 1024).min(pacer::MOST_IN_BURST);
-        let least = if self.pacing_rate < SINGLE_BELOW {
+        let min_packets = if self.pacing_rate < SINGLE_BELOW {
             1
         } else {
             2
         };
-        (bytes.get() / self.packet_size.get()).max(least)
+        (bytes.get() / self.packet_size.get()).max(min_packets)
     }
 
     /// `gain` × bandwidth × propagation delay, in packets, rounded up.
@@ -303,7 +307,7 @@ impl Bbr1 {
         }
         let limited = delivery.packet.app_limited || delivery.packet.delivered < self.limited_until;
         if self.looks_for_policer {
-            let resumed = self.policer.on_delivery(&policer::Seen {
+            let resumed = self.policer.on_delivery(&policer::Sample {
                 now,
                 delivered: feedback.delivered,
                 lost: self.packet_size * self.losses,
@@ -320,7 +324,7 @@ impl Bbr1 {
             let round = self.rounds.count();
             self.bandwidth.update(round, BANDWIDTH_ROUNDS, rate);
         }
-        self.aggregation.on_delivery(&aggregation::Seen {
+        self.aggregation.on_delivery(&aggregation::Delivery {
             now,
             delivered: feedback.newly_delivered(),
             bandwidth: self.model_bandwidth(),
@@ -363,8 +367,8 @@ impl Bbr1 {
             return;
         }
         let bandwidth = self.max_bandwidth();
-        let wanted = self.full_bandwidth.as_bps().saturating_mul(5) / 4;
-        if bandwidth.as_bps() >= wanted {
+        let threshold = self.full_bandwidth.as_bps().saturating_mul(5) / 4;
+        if bandwidth.as_bps() >= threshold {
             self.full_bandwidth = bandwidth;
             self.full_rounds = 0;
         } else {
@@ -719,18 +723,18 @@ mod tests {
     #[test]
     fn the_cycle_begins_anywhere_but_where_it_drains() {
         let mut controller = bbr1();
-        let mut seen = [0; 8];
+        let mut counts = [0; 8];
         for _ in 0..1000 {
             controller.enter_probe_bw(Time::ZERO);
             let Mode::ProbeBw { phase, .. } = controller.mode else {
                 unreachable!("just entered");
             };
-            seen[phase] += 1;
+            counts[phase] += 1;
         }
-        assert_eq!(seen[1], 0);
+        assert_eq!(counts[1], 0);
         assert!(
-            seen.iter().enumerate().all(|(at, &n)| at == 1 || n > 90),
-            "{seen:?}"
+            counts.iter().enumerate().all(|(at, &n)| at == 1 || n > 90),
+            "{counts:?}"
         );
     }
 
@@ -761,7 +765,7 @@ mod tests {
     #[test]
     fn ten_seconds_without_a_shorter_round_trip_leave_four_packets_for_200_ms() {
         let mut path = cruising();
-        let mut least = u64::MAX;
+        let mut min_window = u64::MAX;
         let (mut from, mut until) = (None, None);
         for _ in 0..11_000 {
             path.wait_ms(1);
@@ -772,13 +776,13 @@ mod tests {
             let probing = matches!(path.controller.mode, Mode::ProbeRtt { .. });
             if probing {
                 from.get_or_insert(path.now);
-                least = least.min(path.controller.window);
+                min_window = min_window.min(path.controller.window);
             } else if from.is_some() {
                 until.get_or_insert(path.now);
             }
         }
         let (from, until) = (from.expect("it does"), until.expect("it ends"));
-        assert_eq!(least, 4);
+        assert_eq!(min_window, 4);
         assert!(from > Time::from_secs_f64(10.0), "{from:?}");
         assert!(
             until.since(from) >= PROBE_RTT_TIME,

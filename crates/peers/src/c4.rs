@@ -1,9 +1,10 @@
 //! C4: a rate for media, with little delay and no falling behind (draft-huitema-ccwg-c4-spec).
 //!
-//! Two numbers describe the path. The nominal rate rises with the greatest delivery rate seen and falls only by signals of
-//! congestion (`c4/signals.rs`). The nominal round-trip time is the longest without a queue of one's own: what jitter does to the
-//! path is part of it, so that it stalls nothing. Both are seen best while less is sent than the path carries; so after each
-//! push for more comes a recovery. Time is counted in eras, each a round trip of packets.
+//! Two numbers describe the path. The nominal rate rises with the greatest delivery rate and falls
+//! only on signals of congestion (`c4/signals.rs`). The nominal round-trip time is the longest
+//! without the flow's queue: it includes the path's jitter, so that jitter does not stall the flow.
+//! Both are measured best while less is sent than the path carries, so a recovery follows each push
+//! for more. Time is counted in eras, each a round trip of packets.
 //!
 //! ```text
 //!            ┌──────────── three pushes in a row worked, or jitter (once) ────────────┐
@@ -14,8 +15,9 @@
 //!                     └────── one era, or congestion ── Pushing (5/4 or 17/16) ◀──────┘
 //! ```
 //!
-//! Marks (ECN) are left open by the draft, and say nothing here. Silence is no congestion ("Do not react to Probe Time Out"):
-//! until something is heard again two packets leave for each timeout (RFC 9002 §6.2.4).
+//! The draft leaves marks (ECN) open; they are ignored here. Silence is not congestion ("Do not
+//! react to Probe Time Out"): until the next feedback, two packets leave for each timeout (RFC 9002
+//! §6.2.4).
 
 use crate::initial_window::initial_window_alone;
 use verus_core::controller::{Controller, Departure, Feedback, Phase, Timeout};
@@ -46,7 +48,7 @@ const INITIAL_LOSS_PACKETS: u64 = 20;
 const CRUISING_ERAS: u32 = 4;
 /// After this many successful pushes in a row the flow returns to Initial, which finds the remaining capacity sooner.
 const PUSHES_TO_INITIAL: u32 = 3;
-/// Jitter adds no more to the nominal round-trip time.
+/// The limit of jitter's part in the nominal round-trip time.
 const MOST_JITTER: Duration = Duration::from_millis(250);
 /// Jitter is high where the least round-trip time is less than this of the nominal.
 const HIGH_JITTER: f64 = 2.0 / 5.0;
@@ -75,7 +77,7 @@ enum State {
 struct Era {
     /// The first packet that left in it.
     first: u64,
-    /// The least and the greatest round-trip time heard of in it, of packets of the era before.
+    /// The least and the greatest round-trip time in this era, of packets of the era before.
     rtts: Option<(Duration, Duration)>,
     /// The source held the sender back.
     limited: bool,
@@ -96,7 +98,7 @@ impl Era {
     }
 }
 
-/// What is known of the path's round-trip time.
+/// Estimates of the path's round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Rtt {
     /// The nominal (greatest) one: the path's own, with its jitter.
@@ -123,7 +125,7 @@ pub struct C4 {
     recovered_rate: Rate,
     /// A signal came in this recovery, or began it.
     congested: bool,
-    /// What a push that this recovery follows asked for.
+    /// The alpha of the push that this recovery follows.
     pushed: Option<f64>,
     push_alpha: f64,
     successes: u32,
@@ -131,9 +133,9 @@ pub struct C4 {
     losses: LossRate,
     arrived: u64,
     next_number: u64,
-    /// cwnd, but for silence.
+    /// cwnd, except during silence.
     window: Bytes,
-    /// Nothing was heard since a timeout.
+    /// No feedback has come since a timeout.
     silent: bool,
 }
 
@@ -189,7 +191,7 @@ impl C4 {
     /// A signal that takes `reduction` of the rate; `packet` shows it.
     fn on_signal(&mut self, reduction: f64, packet: u64) {
         match self.state {
-            // What it tells is of what was sent before, and was answered.
+            // The signal concerns packets that left before this recovery, which has answered it.
             State::Recovery => {
                 self.congested = true;
                 return;
@@ -288,12 +290,12 @@ impl C4 {
 
     fn end_recovery(&mut self) {
         if let Some(alpha) = self.pushed.take() {
-            let wanted = if alpha > CAREFUL_PUSH_ALPHA {
+            let min_growth = if alpha > CAREFUL_PUSH_ALPHA {
                 1.0 + PUSH_SHARE * (alpha - 1.0)
             } else {
                 1.0
             };
-            let grown = self.rate > self.recovered_rate.mul_f64(wanted);
+            let grown = self.rate > self.recovered_rate.mul_f64(min_growth);
             if grown && !self.congested {
                 self.push_alpha = PUSH_ALPHA;
                 self.successes += 1;
@@ -322,9 +324,10 @@ impl C4 {
         self.packet_size * MIN_WINDOW_PACKETS
     }
 
-    /// Rate × nominal round-trip time, approached by no more than what has arrived: one sample opens no window at once. It is in
-    /// whole packets, rounded up: in picoquic, too, a packet leaves while any of the window is free. Rounded down, a push from
-    /// two packets would be one of two packets, and bring nothing for ever.
+    /// Rate × nominal round-trip time. The window grows by at most the bytes that arrived, so that
+    /// one sample cannot open it at once. It is in whole packets, rounded up: in picoquic, too, a
+    /// packet leaves while any of the window is free. Rounded down, a push from two packets would
+    /// again be two packets, and the rate could never rise.
     fn set_window(&mut self, newly_delivered: Bytes) {
         if let Some(rtt) = self.rtt
             && self.rate > Rate::default()
@@ -433,7 +436,7 @@ mod tests {
         C4::new(&Config::default()).expect("in range")
     }
 
-    /// An era: what is in flight leaves together and is acknowledged after so long.
+    /// An era: `packets` packets leave together and are acknowledged after `ms`.
     fn era(path: &mut Path<C4>, packets: u64, ms: u64) {
         path.send(packets);
         path.wait_ms(ms);
@@ -480,18 +483,18 @@ mod tests {
     #[test]
     fn a_cycle_recovers_cruises_four_eras_and_pushes_one() {
         let mut path = cruising();
-        let mut seen = Vec::new();
+        let mut phases = Vec::new();
         for _ in 0..12 {
             era(&mut path, 100, 100);
-            seen.push((path.controller.state, path.controller.alpha));
+            phases.push((path.controller.state, path.controller.alpha));
         }
         let cruise = (State::Cruising, 1.0);
         let recovery = (State::Recovery, RECOVERY_ALPHA);
-        assert_eq!(seen[..3], [cruise; 3]);
-        assert_eq!(seen[3], (State::Pushing, PUSH_ALPHA));
-        assert_eq!(seen[4..9], [recovery, cruise, cruise, cruise, cruise]);
+        assert_eq!(phases[..3], [cruise; 3]);
+        assert_eq!(phases[3], (State::Pushing, PUSH_ALPHA));
+        assert_eq!(phases[4..9], [recovery, cruise, cruise, cruise, cruise]);
         // It brought nothing: the next one is careful.
-        assert_eq!(seen[9], (State::Pushing, CAREFUL_PUSH_ALPHA));
+        assert_eq!(phases[9], (State::Pushing, CAREFUL_PUSH_ALPHA));
     }
 
     #[test]
@@ -515,9 +518,9 @@ mod tests {
         let mut path = cruising();
         let before = path.controller.rate;
         era(&mut path, 100, 109);
-        let left = path.controller.rate.as_mbps() / before.as_mbps();
+        let ratio = path.controller.rate.as_mbps() / before.as_mbps();
         let excess = 1.25 / 7.75;
-        assert!((left - (1.0 - excess)).abs() < 0.01, "{left}");
+        assert!((ratio - (1.0 - excess)).abs() < 0.01, "{ratio}");
         assert_eq!(path.controller.state, State::Recovery);
 
         let mut path = cruising();
@@ -546,22 +549,22 @@ mod tests {
         let mut controller = c4();
         let ms = Duration::from_millis;
         controller.alpha_before = 1.0;
-        let known = |running_min, nominal| {
+        let estimate = |running_min, nominal| {
             let (running_min, nominal) = (ms(running_min), ms(nominal));
             Some(Rtt {
                 nominal,
                 running_min,
             })
         };
-        controller.rtt = known(80, 80);
-        let mut heard = |least, greatest| {
+        controller.rtt = estimate(80, 80);
+        let mut learn = |least, greatest| {
             controller.era.rtts = Some((ms(least), ms(greatest)));
             controller.learn_rtt();
             controller.rtt
         };
-        assert_eq!(heard(80, 160), known(80, 160));
-        assert_eq!(heard(88, 80), known(81, 150));
-        assert_eq!(heard(41, 1000), known(41, 291));
+        assert_eq!(learn(80, 160), estimate(80, 160));
+        assert_eq!(learn(88, 80), estimate(81, 150));
+        assert_eq!(learn(41, 1000), estimate(41, 291));
     }
 
     #[test]

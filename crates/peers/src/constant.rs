@@ -1,8 +1,8 @@
 //! Constant: a packet at each interval, whatever happens to the packets.
 //!
-//! What the paper's measurements send (SIGCOMM 2015 §3: every 0.4 ms; §5.3: 1400-byte packets at 5 and 2.5 Mbit/s). It
-//! reacts to neither loss nor delay, so it is for recording a channel and for imitating unresponsive traffic, not for
-//! carrying data.
+//! The paper's measurements send this way (SIGCOMM 2015 §3: every 0.4 ms; §5.3: 1400-byte packets
+//! at 5 and 2.5 Mbit/s). It ignores loss and delay, so it is for recording a channel and for
+//! imitating unresponsive traffic, not for carrying data.
 
 use verus_core::configuration::Configured;
 use verus_core::controller::{Allowance, Controller, Departure, Feedback, Timeout};
@@ -105,8 +105,8 @@ impl Constant {
         }
         let passed = now.since(self.next).as_nanos() / self.interval.as_nanos() + 1;
         self.next += self.interval * passed;
-        let most = (MADE_UP.as_nanos() / self.interval.as_nanos()).max(1);
-        self.due = (self.due + passed).min(most);
+        let max_due = (MADE_UP.as_nanos() / self.interval.as_nanos()).max(1);
+        self.due = (self.due + passed).min(max_due);
     }
 }
 
@@ -160,7 +160,7 @@ impl Controller for Constant {
         (self.due == 0).then_some(self.next)
     }
 
-    /// Nothing is sent again: each packet is a sample of the channel, no more.
+    /// Nothing is retransmitted: each packet is only a sample of the channel.
     fn recovery(&self) -> Recovery {
         Recovery {
             retransmit: false,

@@ -7,12 +7,14 @@
 //! another flow fills it: then δ falls as NewReno's window would grow, and is doubled by losses (§2.2, `copa/competition.rs`).
 //! Losses mean nothing else to it, unless far more is lost than delivered (`copa/overload.rs`).
 //!
-//! d_q is the standing round-trip time, the least of half a smoothed round trip, less the least of ten seconds: so that neither
-//! acknowledgements held back on their way nor the flow's own bursts count as a queue.
+//! d_q is the standing round-trip time, the least of half a smoothed round trip, minus the least of
+//! ten seconds. Delayed acknowledgements and the flow's own bursts therefore do not count as a
+//! queue.
 //!
-//! mvfst's Copa differs ([`Variant::Mvfst`], with its option `useRttStanding`): slow start doubles the window once in each
-//! round trip, the standing time is that of a whole one, v doubles from the fifth in one direction on, the pace is of the
-//! smoothed round trip, and there is no competitive mode.
+//! mvfst's Copa differs ([`Variant::Mvfst`], with its option `useRttStanding`). Slow start doubles
+//! the window once in each round trip, and the standing time is that of a whole round trip. The
+//! velocity v doubles from the fifth round trip in one direction on, the pace uses the smoothed
+//! round trip, and there is no competitive mode.
 
 use crate::initial_window::initial_window;
 use crate::windowed::SlidingMin;
@@ -46,13 +48,13 @@ const QUANTUM: Duration = Duration::from_micros(100);
 /// there.
 const MOST_PER_PACKET: f64 = 2.0;
 
-/// Whose Copa.
+/// The implementation of Copa that is followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Variant {
     /// The paper's.
     #[default]
     Paper,
-    /// That of Facebook's QUIC.
+    /// Facebook's, in its QUIC.
     Mvfst,
 }
 
@@ -63,7 +65,7 @@ impl Variant {
 /// A configuration of Copa.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Whose Copa.
+    /// The implementation that is followed.
     pub variant: Variant,
     /// δ: one over the packets that a flow keeps queued (§2.1: 0.5).
     pub delta: f64,
@@ -171,7 +173,7 @@ impl Copa {
         })
     }
 
-    /// δ as it is now.
+    /// The present δ.
     fn delta(&self) -> f64 {
         if self.config.competitive {
             self.competition.delta()
@@ -187,8 +189,8 @@ impl Copa {
             Variant::Mvfst => self.smoothed_rtt,
         };
         let standing = self.standing.update(now, window, rtt);
-        let least = self.least.update(now, MIN_RTT_WINDOW, rtt);
-        (standing, least.min(standing))
+        let min_rtt = self.least.update(now, MIN_RTT_WINDOW, rtt);
+        (standing, min_rtt.min(standing))
     }
 
     /// Whether the rate is at most the target: window/standing ≤ 1/(δ·d_q).
@@ -273,7 +275,7 @@ impl Controller for Copa {
             self.on_acked(feedback.now, acked);
         }
         let lost = feedback.lost.iter().map(|packet| packet.size).sum();
-        // Not `newly_delivered`: what was given up counts as lost, even if it arrives after all.
+        // Not `newly_delivered`: a packet given up counts as lost, even if it arrives later.
         let delivered = feedback.acked.iter().map(|acked| acked.packet.size).sum();
         let overloaded = self.overload.on_feedback(
             feedback.now,
@@ -355,7 +357,7 @@ mod tests {
     }
 
     /// A packet is acknowledged at `at_ms` after `rtt_ms`; the smoothed round-trip time is given.
-    fn hear(copa: &mut Copa, at_ms: u64, rtt_ms: u64, smoothed_ms: f64) -> f64 {
+    fn acknowledge(copa: &mut Copa, at_ms: u64, rtt_ms: u64, smoothed_ms: f64) -> f64 {
         let now = Time::from_millis(1000 + at_ms);
         let rtt = Duration::from_millis(rtt_ms);
         let packet = testing::departure(0, now - rtt);
@@ -379,21 +381,21 @@ mod tests {
     #[test]
     fn the_window_follows_the_standing_queue() {
         let mut copa = copa(Variant::Mvfst, 10.0);
-        assert_near(hear(&mut copa, 0, 50, 50.0), 10.0);
-        assert_near(hear(&mut copa, 110, 150, 62.5), 9.8);
+        assert_near(acknowledge(&mut copa, 0, 50, 50.0), 10.0);
+        assert_near(acknowledge(&mut copa, 110, 150, 62.5), 9.8);
         assert!(!copa.slow_start);
-        assert_near(hear(&mut copa, 120, 100, 67.2), 9.596);
-        assert_near(hear(&mut copa, 120, 50, 65.0), 9.804);
-        assert_near(hear(&mut copa, 120, 100, 69.4), 10.008);
-        assert_near(hear(&mut copa, 230, 100, 73.2), 9.809);
+        assert_near(acknowledge(&mut copa, 120, 100, 67.2), 9.596);
+        assert_near(acknowledge(&mut copa, 120, 50, 65.0), 9.804);
+        assert_near(acknowledge(&mut copa, 120, 100, 69.4), 10.008);
+        assert_near(acknowledge(&mut copa, 230, 100, 73.2), 9.809);
     }
 
     /// mvfst's unit test with `useRttStanding`, from its numbers; the windows are those that it computes.
     #[test]
     fn v_doubles_once_the_window_has_gone_on_rising() {
         let mut copa = copa(Variant::Mvfst, 11.0);
-        hear(&mut copa, 0, 50, 100.0);
-        assert_near(hear(&mut copa, 110, 150, 100.0), 10.818);
+        acknowledge(&mut copa, 0, 50, 100.0);
+        assert_near(acknowledge(&mut copa, 110, 150, 100.0), 10.818);
         let rises = [
             (11.003, 1.0),
             (11.185, 1.0),
@@ -407,34 +409,34 @@ mod tests {
         let mut at = 110;
         for (window, velocity) in rises {
             at += 100;
-            assert_near(hear(&mut copa, at, 50, 100.0), window);
+            assert_near(acknowledge(&mut copa, at, 50, 100.0), window);
             assert_eq!(copa.velocity.get(), velocity);
         }
-        assert_near(hear(&mut copa, at + 110, 200, 100.0), 13.833);
+        assert_near(acknowledge(&mut copa, at + 110, 200, 100.0), 13.833);
         assert_eq!(copa.velocity.get(), 1.0);
     }
 
     #[test]
     fn mvfsts_slow_start_doubles_once_in_a_round_trip() {
         let mut copa = copa(Variant::Mvfst, 10.0);
-        assert_eq!(hear(&mut copa, 0, 280, 280.0), 10.0);
-        assert_eq!(hear(&mut copa, 50, 280, 280.0), 10.0);
-        assert_eq!(hear(&mut copa, 50, 280, 280.0), 10.0);
-        assert_eq!(hear(&mut copa, 350, 280, 280.0), 20.0);
+        assert_eq!(acknowledge(&mut copa, 0, 280, 280.0), 10.0);
+        assert_eq!(acknowledge(&mut copa, 50, 280, 280.0), 10.0);
+        assert_eq!(acknowledge(&mut copa, 50, 280, 280.0), 10.0);
+        assert_eq!(acknowledge(&mut copa, 350, 280, 280.0), 20.0);
     }
 
     #[test]
     fn the_papers_slow_start_adds_what_is_acknowledged() {
         let mut copa = copa(Variant::Paper, 10.0);
-        assert_eq!(hear(&mut copa, 0, 100, 100.0), 11.0);
-        assert_eq!(hear(&mut copa, 0, 100, 100.0), 12.0);
+        assert_eq!(acknowledge(&mut copa, 0, 100, 100.0), 11.0);
+        assert_eq!(acknowledge(&mut copa, 0, 100, 100.0), 12.0);
     }
 
     #[test]
     fn an_acknowledgement_moves_the_window_by_one_over_delta_and_window() {
         let mut copa = copa(Variant::Paper, 10.0);
         copa.slow_start = false;
-        assert_near(hear(&mut copa, 0, 100, 100.0), 10.2);
+        assert_near(acknowledge(&mut copa, 0, 100, 100.0), 10.2);
     }
 
     #[test]
@@ -451,7 +453,7 @@ mod tests {
     fn packets_leave_at_twice_the_window_in_a_standing_round_trip() {
         let mut copa = copa(Variant::Paper, 10.0);
         assert_eq!(copa.pacing_rate(), None);
-        hear(&mut copa, 0, 100, 100.0);
+        acknowledge(&mut copa, 0, 100, 100.0);
         assert_eq!(
             copa.pacing_rate(),
             Some(SIZE * 22 / Duration::from_millis(100))

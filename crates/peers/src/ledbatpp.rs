@@ -1,9 +1,11 @@
 //! LEDBAT++: for background transfers, which give way to everything else.
 //!
-//! It keeps 60 ms of queue at the most, as the round-trip time less the least of ten minutes shows it. Below that the window
-//! grows as NewReno's, slower where the path is short; above, it shrinks by as much as the queue is too long, down to half of
-//! itself in a round trip. To see the path without its own queue it slows down to two packets for two round trips, soon after
-//! its start and then for a tenth of the time (draft-irtf-iccrg-ledbat-plus-plus-01; RFC 6817 for delays).
+//! It keeps at most 60 ms of queue, estimated as the round-trip time minus the least of ten
+//! minutes. Below that the window grows as NewReno's, slower where the path is short. Above it, the
+//! window shrinks in proportion to the excess, down to half of itself in a round trip. To measure
+//! the path without its own queue it slows down to two packets for two round trips. It does so soon
+//! after its start and then for a tenth of the time (draft-irtf-iccrg-ledbat-plus-plus-01; RFC 6817
+//! for delays).
 //!
 //! ```text
 //! slow start ──▶ avoidance ── two round trips, then nine times the last slowdown ──▶ hold ── two round trips ──▶ ramp
@@ -98,13 +100,13 @@ impl Delays {
 
     fn update(&mut self, now: Time, rtt: Duration) {
         if now.since(self.minute_at) >= MINUTE {
-            // However long nothing was heard: an idle minute tells nothing.
+            // An idle minute, however long, says nothing of the path.
             self.minute = (self.minute + 1) % BASE_MINUTES;
             self.minutes[self.minute] = None;
             self.minute_at = now;
         }
-        let least = &mut self.minutes[self.minute];
-        *least = Some(least.map_or(rtt, |least| least.min(rtt)));
+        let minimum = &mut self.minutes[self.minute];
+        *minimum = Some(minimum.map_or(rtt, |minimum| minimum.min(rtt)));
         self.last[self.samples % CURRENT_SAMPLES] = rtt;
         self.samples += 1;
     }
@@ -182,8 +184,8 @@ impl LedbatPp {
         })
     }
 
-    /// What is added in a round trip: a packet, or less where the path is short, so that NewReno, whose round trips have the
-    /// queue in them, grows no slower.
+    /// The growth in a round trip: a packet, or less where the path is short. NewReno's round trips
+    /// include the queue, so this keeps NewReno from growing slower.
     fn gain(&self) -> f64 {
         let base = self.delays.base().unwrap_or(self.target);
         gain(self.target, base)
@@ -246,7 +248,7 @@ fn gain(target: Duration, base: Duration) -> f64 {
     1.0 / parts.clamp(1.0, LEAST_GAIN_PARTS)
 }
 
-/// What a round trip adds to a window of so many packets at so many targets of queueing delay.
+/// The change of a window of so many packets in a round trip, at so many targets of queueing delay.
 fn change(window: f64, gain: f64, targets: f64) -> f64 {
     if targets <= 1.0 {
         gain
@@ -362,8 +364,8 @@ mod tests {
             (90.2, -50.0),
         ];
         for (queue_ms, wanted) in changes {
-            let found = change(100.0, gain, queue_ms / 60.0);
-            assert!((found - wanted).abs() < 0.005, "{queue_ms} ms: {found}");
+            let growth = change(100.0, gain, queue_ms / 60.0);
+            assert!((growth - wanted).abs() < 0.005, "{queue_ms} ms: {growth}");
         }
     }
 

@@ -1,20 +1,24 @@
 //! Prague: as much less as the share of its packets that bear a mark.
 //!
-//! A queue for low latency marks from the first packet that waits, and marks many: so that a window which falls by half of the
-//! share that is marked hardly swings. α, the moving average of that share, is taken once in a round trip; the window falls
-//! by α/2 of itself at most once in one, and grows for each packet without a mark, also while it falls. Where the round trip is
-//! shorter than 25 ms all this happens as if it were not, so that a rate does not depend on how near the server is
-//! (draft-briscoe-iccrg-prague-congestion-control-00; RFC 9331 §4). Losses halve the window, as NewReno's, and a reduction by
-//! losses or a timeout that prove to be none is undone, as Linux's Prague inherits from its TCP; slow start ends with the first
-//! mark.
+//! A queue for low latency marks from the first packet that waits, and so marks many packets. A
+//! window that falls by half of the marked share therefore hardly swings. α, the moving average of
+//! that share, is updated once in a round trip. The window falls by α/2 of itself at most once in a
+//! round trip, and grows for each packet without a mark, also while it falls. A round trip below 25
+//! ms counts as 25 ms, so that a rate does not depend on the distance of the server
+//! (draft-briscoe-iccrg-prague-congestion-control-00; RFC 9331 §4).
 //!
-//! Where marks come smoothly, with probability p, the law for W·p is 2 (a reduction of p/2 in each round trip, growth by 1): but a
-//! reduction waits for a round trip since the last one and then for the next mark, 1/p packets later on average. Over that time
-//! (1 − p)(1 + 1/(W·p)) is gained and W·p/2 lost, so that W·p = (1 − p) + √((1 − p)² + 2 (1 − p)), 2.73 for small p, if marks are
-//! independent of each other, and between the two if they are spaced evenly, as RED's.
+//! Losses halve the window, as NewReno's. A reduction by losses or a timeout that prove groundless
+//! is undone, as Linux's Prague inherits from its TCP. Slow start ends with the first mark.
 //!
-//! The draft's text and its implementations differ in where α begins: here at one with the first mark, as in Linux and mvfst, so
-//! that slow start ends with half the window. Where no queue marks, Prague is NewReno with a pace.
+//! Where marks come smoothly, with probability p, the law for W·p is 2: a reduction of p/2 in each
+//! round trip, growth by 1. But a reduction waits for a round trip since the last one and then for
+//! the next mark, on average 1/p packets later. Over that time (1 − p)(1 + 1/(W·p)) is gained and
+//! W·p/2 lost. If marks are independent of each other, W·p = (1 − p) + √((1 − p)² + 2 (1 − p)),
+//! which is 2.73 for small p. If they are evenly spaced, as RED's, W·p lies between the two.
+//!
+//! The draft's text and its implementations differ in the initial α. Here it is one with the first
+//! mark, as in Linux and mvfst, so that slow start ends with half the window. Where no queue marks,
+//! Prague is NewReno with a pace.
 
 use crate::initial_window::initial_window_alone;
 use crate::used::Used;
@@ -32,7 +36,7 @@ const ALPHA_WEIGHT: f64 = 1.0 / 16.0;
 const REFERENCE_RTT: Duration = Duration::from_millis(25);
 /// The least window, in packets, except after a timeout.
 const MIN_WINDOW_PACKETS: f64 = 2.0;
-/// What a loss leaves of the window.
+/// The share of the window that a loss leaves.
 const LOSS_FACTOR: f64 = 0.5;
 /// Packets leave at this multiple of the window per round trip: while the window doubles, so that pacing does not hold
 /// its growth back, and afterwards.
@@ -95,7 +99,7 @@ pub struct Prague {
     smoothed_rtt: Duration,
     /// When a mark was answered last.
     reduced_at: Option<Time>,
-    /// What losses took, and window and threshold before that.
+    /// The losses of the present reduction, with window and threshold before it.
     losses: Episode<(f64, f64)>,
     used: Used,
 }
@@ -124,8 +128,9 @@ impl Prague {
         self.smoothed_rtt.max(REFERENCE_RTT)
     }
 
-    /// `packets` packets arrived without a mark: the window grows by a packet in each round trip; on paths shorter than
-    /// the reference round trip by less, so that the rate grows as it would over the reference.
+    /// Grows the window for `packets` packets that arrived without a mark: by a packet in each
+    /// round trip. On paths shorter than the reference round trip it grows less, so that the rate
+    /// grows as it would over the reference.
     fn grow(&mut self, packets: f64) {
         if self.window < self.threshold {
             self.window += packets;
@@ -135,7 +140,7 @@ impl Prague {
         self.window += packets / self.window * share * share;
     }
 
-    /// Losses, or that what was taken for one was none.
+    /// Reduces the window for losses, or undoes a reduction whose losses proved false.
     fn on_losses(&mut self, feedback: &Feedback<'_>) {
         if let Some((window, threshold)) = self.losses.undone_by(feedback) {
             self.window = self.window.max(window);
@@ -266,7 +271,7 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(50);
 
-    /// α after round trips of 50 ms with so many packets, so many of them marked.
+    /// α after round trips of 50 ms, each with its number of packets and of marked ones.
     fn alpha(rounds: &[(u64, u64)]) -> f64 {
         let mut marks = Marks::default();
         for (round, &(packets, marked)) in rounds.iter().enumerate() {
@@ -311,7 +316,7 @@ mod tests {
     }
 
     /// A feedback of packets of a made-up flow.
-    fn hear(prague: &mut Prague, at_ms: u64, rtt: Duration, arrived: usize, marked: usize) {
+    fn acknowledge(prague: &mut Prague, at_ms: u64, rtt: Duration, arrived: usize, marked: usize) {
         let packet = testing::departure(prague.losses.next_number(), Time::ZERO);
         prague.on_sent(&packet);
         let acked = verus_core::controller::Acked {
@@ -330,9 +335,9 @@ mod tests {
         let mut prague = prague();
         (prague.window, prague.threshold) = (100.0, 100.0);
         (prague.marks.seen, prague.marks.alpha) = (true, 0.2);
-        hear(&mut prague, 100, RTT, 1, 1);
+        acknowledge(&mut prague, 100, RTT, 1, 1);
         assert!((prague.window - 90.0).abs() < 1e-9, "{}", prague.window);
-        hear(&mut prague, 120, RTT, 1, 1);
+        acknowledge(&mut prague, 120, RTT, 1, 1);
         assert!((prague.window - 90.0).abs() < 1e-9, "{}", prague.window);
     }
 
@@ -340,19 +345,19 @@ mod tests {
     fn on_a_short_path_the_window_grows_by_the_square_of_how_short_it_is() {
         let mut prague = prague();
         (prague.window, prague.threshold) = (20.0, 20.0);
-        hear(&mut prague, 5, Duration::from_millis(5), 20, 0);
+        acknowledge(&mut prague, 5, Duration::from_millis(5), 20, 0);
         assert!((prague.window - 20.04).abs() < 1e-3, "{}", prague.window);
         (prague.window, prague.threshold) = (20.0, 20.0);
-        hear(&mut prague, 50, RTT, 20, 0);
+        acknowledge(&mut prague, 50, RTT, 20, 0);
         assert!((prague.window - 21.0).abs() < 1e-9, "{}", prague.window);
     }
 
     #[test]
     fn the_first_mark_ends_slow_start_with_half_the_window() {
         let mut prague = prague();
-        hear(&mut prague, 50, RTT, 10, 0);
+        acknowledge(&mut prague, 50, RTT, 10, 0);
         assert_eq!(prague.window, 20.0);
-        hear(&mut prague, 100, RTT, 1, 1);
+        acknowledge(&mut prague, 100, RTT, 1, 1);
         assert_eq!((prague.window, prague.threshold), (10.0, 10.0));
     }
 

@@ -11,10 +11,11 @@
 //! remains of it without this direction's queue. Where W is limited by an underestimated r, each round multiplies it by
 //! up to (rest + T) / rest, so that any rate is found within seconds.
 //!
-//! * Rates and queues are measured by the *receiver's* clock where the transport carries it. Both directions are loaded
-//!   at once, and acknowledgements that queue on their way back must look like neither. Otherwise by round trips.
+//! * Rates and queues are measured by the *receiver's* clock if the transport carries it. Both
+//!   directions are loaded at once, so acknowledgements queue on their way back, which would
+//!   distort both. Without that clock they are measured by round trips.
 //! * Silence may be an outage of the way back alone. For 5 s the window grows as if the path went
-//!   on delivering; a timeout then leaves a few packets that probe, and what was known of the rate stays known.
+//!   on delivering. A timeout then leaves a few packets that probe, and the rate estimate stays.
 //! * Where the queue is too short for T, the excess is lost. A round that loses more than a twentieth brings
 //!   T to what the queue holds; T creeps back, so that the queue stays nearly full.
 
@@ -50,8 +51,8 @@ const LONGEST_REST: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(50);
 /// A round that loses a larger share overflows the queue; smaller ones are the channel's own.
 const TOLERABLE_LOSS: f64 = 0.05;
-/// The share of the queue that T keeps after an overflow; the share of itself by which T then grows each round; the
-/// share of the T asked for below which it never falls.
+/// The share of the queue that T keeps after an overflow. T then grows by one part in `RESTORED`
+/// each round, and never falls below one part in `LEAST_SHARE` of the requested T.
 const AFTER_OVERFLOW: f64 = 0.8;
 const RESTORED: u64 = 8;
 const LEAST_SHARE: u64 = 50;
@@ -97,7 +98,7 @@ impl Configured for Config {
     }
 }
 
-/// What a path delivers, by bins of the receiver's time.
+/// Deliveries of a path, in bins of the receiver's time.
 #[derive(Clone, Debug, Default)]
 struct Deliveries {
     /// Whole bins in which anything arrived, the latest last.
@@ -157,7 +158,7 @@ pub struct Saturate {
     queue: Duration,
     rest: Duration,
     window: Bytes,
-    /// What a silence adds to the window.
+    /// The bytes that a silence adds to the window.
     bridged: Bytes,
     heard: Time,
     next_tick: Time,
@@ -204,9 +205,9 @@ impl Saturate {
         match received_at {
             Some(at) => {
                 let apart = at.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
-                let least = self.least.map_or(apart, |least| least.min(apart));
-                self.least = Some(least);
-                self.queue = Duration::from_nanos(apart.abs_diff(least));
+                let min_apart = self.least.map_or(apart, |min_apart| min_apart.min(apart));
+                self.least = Some(min_apart);
+                self.queue = Duration::from_nanos(apart.abs_diff(min_apart));
                 self.rest = acked.rtt.saturating_sub(self.queue).min(LONGEST_REST);
                 self.deliveries.add(at, size);
             }
@@ -222,7 +223,7 @@ impl Saturate {
         self.round.acked += 1;
     }
 
-    /// Whether the queue holds what is aimed for, once a round.
+    /// Once a round, adjusts T by whether the queue overflowed.
     fn judge(&mut self, newest: u64) {
         let next = self.newest_sent + 1;
         if newest < *self.round.end.get_or_insert(next) {
@@ -237,8 +238,8 @@ impl Saturate {
         let delay = self.config.delay;
         self.overflowed = lost as f64 > TOLERABLE_LOSS * (acked + lost) as f64;
         self.target = if self.overflowed {
-            let held = self.target.min(longest_queue).mul_f64(AFTER_OVERFLOW);
-            held.max(delay / LEAST_SHARE)
+            let reduced = self.target.min(longest_queue).mul_f64(AFTER_OVERFLOW);
+            reduced.max(delay / LEAST_SHARE)
         } else {
             (self.target + self.target / RESTORED).min(delay)
         };
@@ -283,12 +284,12 @@ impl Controller for Saturate {
         // A window that was not used says nothing of what a larger one would do. One that is far too small
         // grows with what arrives, not at once: a burst of a whole window would overflow queues on the way.
         let used = feedback.in_flight_before + self.packet_size > self.window();
-        let most = self.window() + arrived * 2;
+        let limit = self.window() + arrived * 2;
         let mut aim = self.aim();
         if used && !self.overflowed && self.queue < self.target / 4 {
             aim = aim.max(self.window + arrived);
         }
-        self.window = aim.min(most);
+        self.window = aim.min(limit);
         self.bridged = Bytes::ZERO;
     }
 
@@ -321,8 +322,8 @@ impl Controller for Saturate {
         Some(self.next_tick)
     }
 
-    /// Nothing is sent again: each packet is a sample of the channel, no more. Silence is told by itself, not by
-    /// round trips, which are as long as the queue.
+    /// Nothing is retransmitted: each packet is only a sample of the channel. Silence has a timeout
+    /// of its length, since round trips are as long as the queue.
     fn recovery(&self) -> Recovery {
         let rack = Recovery::rack();
         Recovery {
@@ -364,9 +365,9 @@ mod tests {
         dropped: VecDeque<u64>,
     }
 
-    /// What a link saw in a stretch of time.
+    /// Statistics of a link over a stretch of time.
     #[derive(Debug, Default)]
-    struct Seen {
+    struct LinkStats {
         /// Packets it could have carried and had not.
         unused: f64,
         carried: u64,
@@ -389,9 +390,9 @@ mod tests {
             }
         }
 
-        fn run(&mut self, millis: u64) -> Seen {
-            let mut seen = Seen::default();
-            let mut heard = self.path.now;
+        fn run(&mut self, millis: u64) -> LinkStats {
+            let mut stats = LinkStats::default();
+            let mut last_feedback = self.path.now;
             for _ in 0..millis {
                 self.path.tick();
                 while self
@@ -406,7 +407,7 @@ mod tests {
                         self.queue.push_back(self.sent);
                     } else {
                         self.dropped.push_back(self.sent);
-                        seen.dropped += 1;
+                        stats.dropped += 1;
                     }
                     self.sent += 1;
                 }
@@ -421,12 +422,12 @@ mod tests {
                         Some(number) => {
                             self.under_way
                                 .push_back((now + Duration::from_millis(40), number));
-                            seen.carried += 1;
+                            stats.carried += 1;
                         }
-                        None => seen.unused += 1.0,
+                        None => stats.unused += 1.0,
                     }
                 }
-                seen.longest = seen.longest.max(self.queue.len());
+                stats.longest = stats.longest.max(self.queue.len());
                 let mut acked = Vec::new();
                 while self.under_way.front().is_some_and(|&(at, _)| at <= now) {
                     acked.extend(self.under_way.pop_front().map(|(_, number)| number));
@@ -441,13 +442,15 @@ mod tests {
                         self.path.revive();
                     }
                     self.path.feedback(acked, lost, []);
-                    heard = now;
-                } else if now.since(heard) >= SILENCE_BRIDGED && !self.path.in_flight().is_zero() {
+                    last_feedback = now;
+                } else if now.since(last_feedback) >= SILENCE_BRIDGED
+                    && !self.path.in_flight().is_zero()
+                {
                     self.path.time_out();
-                    heard = now;
+                    last_feedback = now;
                 }
             }
-            seen
+            stats
         }
     }
 
@@ -456,11 +459,14 @@ mod tests {
         for mbps in [0.1, 1.0, 10.0, 100.0, 400.0] {
             let mut link = Link::new(mbps);
             link.run(3000);
-            let seen = link.run(3000);
-            assert_eq!(seen.unused, 0.0, "{mbps} Mbit/s: {seen:?}");
-            let queued_ms = seen.longest as f64 / link.per_ms;
-            let most = 1000.0 + 12.0 / link.per_ms;
-            assert!(queued_ms < most, "{mbps} Mbit/s: a queue of {queued_ms} ms");
+            let stats = link.run(3000);
+            assert_eq!(stats.unused, 0.0, "{mbps} Mbit/s: {stats:?}");
+            let queued_ms = stats.longest as f64 / link.per_ms;
+            let max_queued_ms = 1000.0 + 12.0 / link.per_ms;
+            assert!(
+                queued_ms < max_queued_ms,
+                "{mbps} Mbit/s: a queue of {queued_ms} ms"
+            );
         }
     }
 
@@ -490,11 +496,11 @@ mod tests {
         let mut link = Link::new(8.0);
         link.room = 100;
         link.run(5000);
-        let seen = link.run(10_000);
-        assert_eq!(seen.unused, 0.0, "{seen:?}");
+        let stats = link.run(10_000);
+        assert_eq!(stats.unused, 0.0, "{stats:?}");
         assert!(
-            (seen.dropped as f64) < 0.15 * seen.carried as f64,
-            "{seen:?}"
+            (stats.dropped as f64) < 0.15 * stats.carried as f64,
+            "{stats:?}"
         );
     }
 
@@ -503,12 +509,12 @@ mod tests {
         let mut link = Link::new(80.0);
         link.room = 200;
         link.run(5000);
-        let seen = link.run(5000);
+        let stats = link.run(5000);
         assert!(
-            (seen.dropped as f64) < 0.3 * seen.carried as f64,
-            "{seen:?}"
+            (stats.dropped as f64) < 0.3 * stats.carried as f64,
+            "{stats:?}"
         );
-        assert!(seen.unused < 0.3 * seen.carried as f64, "{seen:?}");
+        assert!(stats.unused < 0.3 * stats.carried as f64, "{stats:?}");
     }
 
     #[test]

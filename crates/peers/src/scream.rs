@@ -1,10 +1,12 @@
 //! SCReAM version 2: a window and a bitrate for live media (draft-ietf-ccwg-rfc8298bis-screamv2).
 //!
-//! A reference window grows by about a packet in a round trip, faster the longer nothing was congested, and slower near where
-//! congestion was met last. Losses cut it by a fixed share; marks (ECN, L4S) and a queue by as much as there are of them: a queue
-//! counts as marks from half of its target on. Three times that window may be in flight, since frames come at once; what holds the
-//! flow is the bitrate that the source is asked for, the window over the round trip, less what makes up for frames of
-//! different sizes ([`Controller::media_rate`]). A source that does not ask is paced at one and a half times that rate.
+//! A reference window grows by about a packet in a round trip. It grows faster the longer there was
+//! no congestion, and slower near the window at the last congestion. Losses cut it by a fixed
+//! share; marks (ECN, L4S) and a queue cut it in proportion. A queue counts as marks from half of
+//! its target on. Three times that window may be in flight, since frames come at once. The limit of
+//! the flow is the bitrate requested from the source: the window over the round trip, minus an
+//! allowance for frames of different sizes ([`Controller::media_rate`]). A source that does not ask
+//! for this rate is paced at one and a half times of it.
 //!
 //! Names are those of the draft's section "Detailed Description of SCReAMv2 Sender Algorithm". Its suggestions are left out:
 //! REDUCE_JITTER, losses of links and policers, clock drift, competing flows; so are rate_adjust_factor and frame_size_dev, for
@@ -36,7 +38,7 @@ const MARK_BETA: f64 = 0.8;
 const CAUTIOUS_ROUND_TRIPS: f64 = 100.0;
 /// MUL_INCREASE_FACTOR: the share of the window that a round trip adds, at the most, beside a packet.
 const GROWTH: f64 = 0.02;
-/// BYTES_IN_FLIGHT_HEAD_ROOM: the window grows to at most this many times what was in flight.
+/// BYTES_IN_FLIGHT_HEAD_ROOM: the window grows to at most this multiple of the volume in flight.
 const HEADROOM: f64 = 1.5;
 /// REF_WND_OVERHEAD_MAX: at most this many times the window may be in flight, where delays are not filtered for jitter.
 const OVERHEAD: f64 = 3.0;
@@ -67,7 +69,7 @@ pub struct Config {
     pub min_rate_mbps: f64,
     /// See [`min_rate_mbps`](Self::min_rate_mbps).
     pub max_rate_mbps: f64,
-    /// Whether marks are answered by their share (L4S), or each as RFC 3168 has it (IS_L4S).
+    /// Whether marks are answered by their share (L4S), or each one as in RFC 3168 (IS_L4S).
     pub l4s: bool,
     /// A burst is what the pace carries in this time, ms. Default 0.25, the least in the authors' record of runs: a queue of one
     /// millisecond is marked already (L4S).
@@ -197,7 +199,8 @@ impl MostInFlight {
     }
 }
 
-/// The bytes by which the window may grow: those that arrived or are lost, but for marked packets (bytes_newly_acked).
+/// The bytes by which the window may grow: arrived or lost, without marked packets
+/// (bytes_newly_acked).
 fn settled(feedback: &Feedback<'_>, packet_size: Bytes) -> f64 {
     let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
     let marked = packet_size * feedback.marked as u64;
@@ -212,7 +215,7 @@ pub struct Scream {
     config: Config,
     /// MSS.
     packet_size: Bytes,
-    /// ref_wnd, bytes, and what it was where congestion was met (ref_wnd_i).
+    /// ref_wnd, bytes, and its value at the last congestion (ref_wnd_i).
     reference: f64,
     inflection: f64,
     /// The window has grown since then (ref_wnd_i_update_allowed).
@@ -230,7 +233,7 @@ pub struct Scream {
     smoothed_rtt: Duration,
     /// target_bitrate.
     bitrate: Rate,
-    /// Nothing was heard since a timeout.
+    /// No feedback has come since a timeout.
     silent: bool,
 }
 
@@ -291,7 +294,8 @@ impl Scream {
                 .max(self.smoothed_rtt)
                 .mul_f64(CAUTIOUS_ROUND_TRIPS);
             if since > long_ago {
-                // The source was what held it for long: the window may be far above what is in flight.
+                // The source was the limit for long: the window may be far above the volume in
+                // flight.
                 self.reference = self.reference.min(self.most_in_flight.before.as_f64());
             }
             let calm = self.queue.latest() < QUEUE_TARGET / 4;
@@ -307,10 +311,10 @@ impl Scream {
         self.reacted_at = now;
     }
 
-    /// "Reference Window Increase", for so many bytes that are settled and unmarked.
+    /// "Reference Window Increase", for `settled` unmarked bytes.
     fn increase(&mut self, now: Time, settled: f64, closeness: f64) {
-        let most = self.most_in_flight.of_both().as_f64();
-        let allowed = self.packet_size.as_f64() + HEADROOM * most;
+        let max_in_flight = self.most_in_flight.of_both().as_f64();
+        let allowed = self.packet_size.as_f64() + HEADROOM * max_in_flight;
         let calm_for = now.since(self.congested_at);
         let increment = self.increment(settled, closeness, calm_for);
         let grown = self.reference + increment;
@@ -354,10 +358,11 @@ fn closeness(reference: f64, inflection: f64) -> f64 {
     (away * away).clamp(0.1, 1.0)
 }
 
-/// What a queue counts as of marks: nothing up to half of its target, all at it (l4s_alpha_v).
+/// The share of marks that a queue counts as: zero up to half of its target, one at the target
+/// (l4s_alpha_v).
 fn queue_share(queue: Duration) -> f64 {
-    let half = QUEUE_TARGET / 2;
-    (queue.saturating_sub(half) / half).min(1.0)
+    let threshold = QUEUE_TARGET / 2;
+    (queue.saturating_sub(threshold) / threshold).min(1.0)
 }
 
 /// "Packet Pacing".
@@ -527,8 +532,8 @@ mod tests {
         assert_near(marks.average, before * 127.0 / 128.0);
     }
 
-    /// What a reaction leaves of a window of 100 packets.
-    fn left(scream: &mut Scream, at_ms: u64, closeness: f64) -> f64 {
+    /// The share of a window of 100 packets that a reaction leaves.
+    fn share_kept(scream: &mut Scream, at_ms: u64, closeness: f64) -> f64 {
         scream.reference = 100.0 * SIZE.as_f64();
         scream.reduce(Time::from_millis(at_ms), closeness);
         scream.reference / (100.0 * SIZE.as_f64())
@@ -537,33 +542,37 @@ mod tests {
     #[test]
     fn losses_marks_and_a_queue_cut_the_window_as_the_draft_says() {
         let mut scream = scream(true);
-        assert_eq!(left(&mut scream, 100, 1.0), 1.0);
+        assert_eq!(share_kept(&mut scream, 100, 1.0), 1.0);
         scream.lost = true;
-        assert_near(left(&mut scream, 200, 1.0), 0.7);
+        assert_near(share_kept(&mut scream, 200, 1.0), 0.7);
         assert_near(scream.inflection, 100.0 * SIZE.as_f64());
         scream.lost = true;
-        assert_eq!(left(&mut scream, 224, 1.0), 1.0, "once in a round trip");
+        assert_eq!(
+            share_kept(&mut scream, 224, 1.0),
+            1.0,
+            "once in a round trip"
+        );
         scream.lost = false;
         scream.marks.average = 0.4;
         // With less than 15 ms of queue: a quarter of the reaction near where congestion was met.
         scream.marked = true;
-        assert_near(left(&mut scream, 300, 0.1), 0.95);
+        assert_near(share_kept(&mut scream, 300, 0.1), 0.95);
         scream.marked = true;
-        assert_near(left(&mut scream, 400, 1.0), 0.8);
+        assert_near(share_kept(&mut scream, 400, 1.0), 0.8);
         // A path of 50 ms is reacted on twice in a round trip.
         scream.smoothed_rtt = ms(50);
         scream.marked = true;
-        assert_near(left(&mut scream, 500, 1.0), 0.9);
+        assert_near(share_kept(&mut scream, 500, 1.0), 0.9);
         // 45 of 60 ms of queue: as if half were marked.
         scream.queue = Queue::of(ms(45));
-        assert_near(left(&mut scream, 600, 1.0), 0.875);
+        assert_near(share_kept(&mut scream, 600, 1.0), 0.875);
     }
 
     #[test]
     fn a_mark_of_the_classic_kind_leaves_four_fifths() {
         let mut scream = scream(false);
         scream.marked = true;
-        assert_near(left(&mut scream, 100, 0.1), 0.8);
+        assert_near(share_kept(&mut scream, 100, 0.1), 0.8);
     }
 
     #[test]
@@ -572,7 +581,7 @@ mod tests {
         scream.most_in_flight.before = SIZE * 40;
         scream.marked = true;
         // 100 round trips of 25 ms later.
-        assert_near(left(&mut scream, 2501, 1.0), 0.4);
+        assert_near(share_kept(&mut scream, 2501, 1.0), 0.4);
     }
 
     #[test]

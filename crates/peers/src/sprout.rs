@@ -1,17 +1,17 @@
 //! Sprout: sends no more than the link will, with 95 % certainty, deliver within 100 ms.
 //!
-//! The receiver counts what arrives in ticks of 20 ms, keeps a belief of the link's rate, and
-//! forecasts how many packets will be delivered within the next one to eight ticks, of which 5 % of
-//! what may come fall short (Winstein, Sivaraman and Balakrishnan, "Stochastic Forecasts Achieve
-//! High Throughput and Low Delay over Cellular Networks", NSDI 2013). The forecast travels back with
-//! acknowledgements. The sender sends what the forecast has room for in five ticks, less what it
-//! takes to be in the queue, and a packet each 50 ms when there is no room, so that the receiver can
-//! tell an outage from a sender that waits. Loss says nothing.
+//! The receiver counts arrivals in ticks of 20 ms and keeps a belief of the link's rate. It
+//! forecasts how many packets will be delivered within the next one to eight ticks. Fewer arrive
+//! with a probability of 5 % (Winstein, Sivaraman and Balakrishnan, "Stochastic Forecasts Achieve
+//! High Throughput and Low Delay over Cellular Networks", NSDI 2013). The forecast travels back
+//! with acknowledgements. The sender sends as much as the forecast allows for five ticks, minus its
+//! estimate of the queue. Without room it sends a packet each 50 ms, so that the receiver can
+//! distinguish an outage from a sender that waits. Losses are ignored.
 //!
-//! * [`belief`]: what is believed of the rate, and how it changes.
-//! * [`forecast`]: from a belief to what will arrive.
+//! * [`belief`]: the belief of the rate, and its changes.
+//! * [`forecast`]: from a belief to arrivals.
 //! * [`receiver`]: the receiver half, [`receiver::Forecaster`].
-//! * [`message`]: what the halves tell each other.
+//! * [`message`]: the messages between the halves.
 //!
 //! Where no receiver half reports (QUIC, a server without one, `receiver=no`), the sender makes the
 //! forecast itself from acknowledgements: **a forecast at the sender**. It is another algorithm,
@@ -25,11 +25,11 @@
 //! When a forecast's tick ends, the queue is taken to be shorter by what that tick was to deliver (§3.5). The authors' code takes
 //! off what all ticks up to it were to deliver; reports every 20 ms leave little between the two.
 //!
-//! Parameters are those of the authors' code (`keithw/sprout`), which counts 1400 bytes of payload
-//! received, and 1440 sent, as a packet; its packets have some 60 bytes of headers, so that here
-//! 1460 and 1500 bytes do (IP). Its packets are filled only as far as the forecast allows, and its
-//! heartbeats are all but empty; here each packet is whole, leaves when the forecast has room for
-//! half of it, and a heartbeat is counted as if it were empty.
+//! Parameters are those of the authors' code (`keithw/sprout`). It counts 1400 bytes of payload
+//! received, and 1440 sent, as a packet. Its packets have some 60 bytes of headers, so that the
+//! equivalent here is 1460 and 1500 bytes (IP). Its packets are filled only as far as the forecast
+//! allows, and its heartbeats are almost empty. Here each packet is whole, and leaves when the
+//! forecast has room for half of it. A heartbeat counts as empty.
 
 use std::collections::VecDeque;
 
@@ -65,12 +65,13 @@ const SENT_BYTES: u64 = 1500;
 const WINDOW_TICKS: usize = 5;
 /// When a packet leaves although there is no room (§3.2): a heartbeat, which counts as empty.
 const HEARTBEAT: Duration = Duration::from_millis(50);
-/// When nothing has been heard for this long, heartbeats are further apart: the authors' have all
-/// but no size, while these are whole packets, with which an outage would fill the queue.
+/// After this long without feedback, heartbeats are further apart. The authors' have almost no
+/// size; these are whole packets, with which an outage would fill the queue.
 const UNHEARD: Duration = Duration::from_millis(250);
 const SLOW_HEARTBEAT: Duration = Duration::from_secs(1);
-/// If for this long all reports are older than the last one used, the receiver half has restarted, or that one was a
-/// lie: an honest receiver half has a new report every tick.
+/// If for this long all reports are older than the last one used, an older one is accepted. The
+/// receiver half has restarted, or the last one used was false: an honest receiver half has a new
+/// report every tick.
 const OUTDATED: Duration = Duration::from_secs(1);
 /// A packet that left this much before one that has arrived is given up.
 const REORDERING: Duration = Duration::from_millis(10);
@@ -80,7 +81,7 @@ const REORDERING: Duration = Duration::from_millis(10);
 pub struct Config {
     /// No higher rate is believed, packets/s (§3.1: 1000, 11.2 to 11.5 Mbit/s as it works out).
     pub max_rate: f64,
-    /// No more arrivals are counted in a tick (30, the "18 Mbit/s" of Verus §6.1).
+    /// The limit of arrivals counted in a tick (30, the "18 Mbit/s" of Verus §6.1).
     pub max_arrivals_per_tick: usize,
     /// σ, how the rate wanders, packets/s/√s (§3.1: 200).
     pub volatility: f64,
@@ -88,7 +89,7 @@ pub struct Config {
     pub escape_rate: f64,
     /// The chance that less is delivered than forecast, % (§3.3: 5).
     pub percentile: f64,
-    /// Whether the receiver makes the forecast, wherever it can.
+    /// Whether the receiver makes the forecast if it can.
     pub receiver: bool,
 }
 
@@ -143,12 +144,12 @@ impl Configuration for Config {
     ];
 
     fn together(&self) -> Result<(), OutOfRange> {
-        let most = self.max_arrivals_per_tick;
+        let arrivals = self.max_arrivals_per_tick;
         OutOfRange::unless(
-            (1..=250).contains(&most),
+            (1..=250).contains(&arrivals),
             "max_arrivals_per_tick",
             "between 1 and 250",
-            most as f64,
+            arrivals as f64,
         )
     }
 }
@@ -167,8 +168,8 @@ impl Configured for Config {
             .then(|| Box::new(Forecaster::new(self)) as Box<dyn Observer>)
     }
 
-    /// Tables of its own take up to 0.4 s and 9 MB, those of the published limits nothing: they are there. Without a
-    /// receiver half the sender forecasts, which takes ten times what sending does.
+    /// Tables for other parameters take up to 0.4 s and 9 MB; those for the published ones exist.
+    /// Without a receiver half the sender forecasts, which takes ten times the work of sending.
     fn dear(&self, sends: bool) -> Option<String> {
         let forecasts = sends || self.receiver;
         if forecasts && Origin::of(self) != Origin::of(&Config::default()) {
@@ -209,7 +210,7 @@ impl Operative {
 #[derive(Debug)]
 struct AtSender {
     forecaster: Forecaster,
-    /// What the packets in flight said, by number.
+    /// The stamps of the packets in flight, by number.
     stamps: VecDeque<(u64, Stamp)>,
 }
 
@@ -226,8 +227,8 @@ pub struct Sprout {
     /// The packets that may still be overtaken without being given up: when they left, and how many
     /// bytes had been sent before.
     open: VecDeque<(Time, u64)>,
-    /// The packets that left after the last one acknowledged, likewise: none of them can have arrived before
-    /// the report that comes with its acknowledgement.
+    /// The packets that left after the last one acknowledged, likewise. They cannot have arrived
+    /// before the report that comes with its acknowledgement.
     unheard_of: VecDeque<(Time, u64)>,
     /// When the last one acknowledged left.
     newest_acked: Time,
@@ -238,7 +239,7 @@ pub struct Sprout {
     last_heartbeat: bool,
     /// When the last report arrived, or the flow began.
     heard: Time,
-    /// Until the receiver half is heard of, the forecast is made here.
+    /// The forecast at the sender, until the receiver half reports.
     at_sender: Option<Box<AtSender>>,
 }
 
@@ -285,7 +286,7 @@ impl Sprout {
         self.heartbeat_due || self.fits()
     }
 
-    /// What `packet`, the last one sent, is to say.
+    /// The tag of `packet`, the last one sent.
     fn tag(&self, packet: &Departure) -> Tag {
         let before = match self.last_heartbeat {
             true => self.sent,
@@ -304,8 +305,8 @@ impl Sprout {
         }
     }
 
-    /// Uses a report if it is newer than the one in use. What a receiver half says may be a lie: no more is
-    /// believed than an honest one could say.
+    /// Uses a report if it is newer than the one in use. A report may be false, so its values are
+    /// limited to those that an honest receiver half could send.
     fn adopt(&mut self, now: Time, report: &Report) {
         while let Some(&(at, _)) = self.unheard_of.front()
             && at <= self.newest_acked
@@ -320,11 +321,11 @@ impl Sprout {
             self.heard = now;
             // The receiver is there: at slow heartbeats it would go on seeing an outage in the time between.
             self.heartbeat = self.heartbeat.min(now + HEARTBEAT);
-            let most = self
+            let max_settled = self
                 .unheard_of
                 .front()
                 .map_or(self.sent, |&(_, before)| before);
-            self.queued = self.sent - report.settled.min(most);
+            self.queued = self.sent - report.settled.min(max_settled);
             let a_tick = self.config.max_arrivals_per_tick as u16;
             self.operative = Some(Operative {
                 tick: report.tick,
@@ -500,14 +501,14 @@ mod tests {
 
     /// The sender's timers until `millis`; returns when packets left.
     fn run_until(path: &mut Path<Sprout>, millis: u64) -> Vec<u64> {
-        let mut left = Vec::new();
+        let mut departures = Vec::new();
         loop {
             let before = path.in_flight();
             path.fill();
-            left.extend((before != path.in_flight()).then(|| path.now.as_millis()));
+            departures.extend((before != path.in_flight()).then(|| path.now.as_millis()));
             match path.controller.next_tick() {
                 Some(at) if at <= Time::from_millis(millis) => path.now = at,
-                _ => return left,
+                _ => return departures,
             }
             path.controller.on_tick(path.now, path.in_flight());
         }
@@ -515,8 +516,8 @@ mod tests {
 
     #[test]
     fn without_a_forecast_only_heartbeats_leave_and_fewer_when_nothing_is_heard() {
-        let left = run_until(&mut path(Config::default()), 3000);
-        assert_eq!(left, [0, 50, 100, 150, 200, 250, 300, 1300, 2300]);
+        let departures = run_until(&mut path(Config::default()), 3000);
+        assert_eq!(departures, [0, 50, 100, 150, 200, 250, 300, 1300, 2300]);
     }
 
     #[test]
@@ -527,7 +528,8 @@ mod tests {
         assert_eq!(path.controller.window(), Bytes::new(20 * SENT_BYTES));
         path.fill();
         assert_eq!(path.in_flight(), SIZE * 30);
-        // Each tick lets go what it is taken to have delivered, until the forecast ends.
+        // Each tick releases the packets that it is taken to have delivered, until the forecast
+        // ends.
         assert_eq!(run_until(&mut path, 19), []);
         assert_eq!(run_until(&mut path, 40), [20, 40]);
         assert_eq!(path.in_flight(), SIZE * 42);
@@ -582,22 +584,22 @@ mod tests {
         };
         path.controller.adopt(path.now, &huge(0));
         // 30 packets a tick, for five ticks.
-        let most = Bytes::new(150 * SENT_BYTES);
-        assert_eq!(path.controller.window(), most);
+        let limit = Bytes::new(150 * SENT_BYTES);
+        assert_eq!(path.controller.window(), limit);
         path.wait_ms(1);
         path.fill();
-        assert_eq!(path.in_flight(), most);
-        // What left after the last packet acknowledged cannot have arrived.
+        assert_eq!(path.in_flight(), limit);
+        // Packets that left after the last one acknowledged cannot have arrived.
         path.wait_ms(39);
         path.controller.adopt(path.now, &huge(1));
-        assert_eq!(path.controller.queued, most.get());
+        assert_eq!(path.controller.queued, limit.get());
         path.controller.newest_acked = path.now;
         path.controller.adopt(path.now, &huge(2));
         assert_eq!(path.controller.queued, 0);
         // A tick far ahead holds honest reports off for a second, no longer.
         path.wait_ms(1000);
         path.controller.adopt(path.now, &report(7, 0, 4));
-        assert_eq!(path.controller.window(), most);
+        assert_eq!(path.controller.window(), limit);
         path.wait_ms(1);
         path.controller.adopt(path.now, &report(8, 0, 4));
         assert_eq!(path.controller.window(), Bytes::new(20 * SENT_BYTES));

@@ -1,9 +1,10 @@
 //! The TCPs: one controller over three laws.
 //!
-//! What they share is here: cwnd and ssthresh (RFC 5681), slow start left by [`hystart`] or a loss, one
-//! reduction for all that a loss event took ([`episode`](verus_core::episode)), the way down by proportional rate reduction
-//! (`prr`), the collapse of a timeout, and the undoing of a reduction that proves groundless. What differs is the
-//! [`Law`]: how the window grows, what a loss leaves of it, and what an undo must give back besides.
+//! The common part is here: cwnd and ssthresh (RFC 5681), and slow start, which ends by [`hystart`]
+//! or a loss. A loss event causes one reduction ([`episode`](verus_core::episode)), with
+//! proportional rate reduction (`prr`) on the way down. A timeout collapses the window, and a
+//! reduction that proves groundless is undone. A [`Law`] adds its growth of the window, the share
+//! that a loss leaves, and the further state that an undo restores.
 //!
 //! ```text
 //! feedback ─▶ episode ─▶ undo? ─▶ reduce? ─▶ recovery: PRR's window
@@ -59,7 +60,7 @@ impl Window {
             .is_none_or(|threshold| self.packets < threshold)
     }
 
-    /// Slow start: the window grows by `packets`, up to the threshold. What remains is for
+    /// Slow start: the window grows by `packets`, up to the threshold. The rest is returned for
     /// congestion avoidance, as in Linux, so that one large acknowledgement does not overshoot.
     #[inline]
     pub(super) fn slow_start(&mut self, packets: f64) -> f64 {
@@ -82,8 +83,8 @@ impl Window {
         self.threshold = Some(self.packets);
     }
 
-    /// A timeout: one packet, and slow start up to half of what was in flight (RFC 5681 §3.1, eq.
-    /// 4) if `flight` is given.
+    /// A timeout: one packet, and slow start up to half of the flight (RFC 5681 §3.1, eq. 4) if
+    /// `flight` is given.
     pub(super) fn collapse(&mut self, flight: Option<f64>, factor: f64, min: f64) {
         if let Some(flight) = flight {
             // Never from more than the window: a flight still draining after a reduction would
@@ -93,8 +94,8 @@ impl Window {
         self.packets = LOSS_WINDOW_PACKETS;
     }
 
-    /// What a groundless reduction took is given back (RFC 4015; as in Linux, a window that has
-    /// grown past the old one meanwhile is kept).
+    /// Undoes a groundless reduction (RFC 4015). As in Linux, a window that has meanwhile grown
+    /// past the old one is kept.
     pub(super) fn restore(&mut self, before: &Window) {
         self.packets = self.packets.max(before.packets);
         self.threshold = before.threshold;
@@ -107,17 +108,18 @@ impl Window {
     }
 }
 
-/// What every law's configuration says.
+/// The settings that every law's configuration has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Common {
     /// The window at the start, in packets (RFC 6928, RFC 9002 §7.2: 10).
     pub initial_window_packets: f64,
     /// No loss takes the window below this, in packets (RFC 9002 §7.2, RFC 9438 §4.6: 2); a timeout does.
     pub min_window_packets: f64,
-    /// What a loss leaves of the window (kLossReductionFactor, RFC 9002 §7.3.2: 0.5; β, RFC 9438 §4.6: 0.7).
+    /// The share of the window that a loss leaves (kLossReductionFactor, RFC 9002 §7.3.2: 0.5; β,
+    /// RFC 9438 §4.6: 0.7).
     pub decrease_factor: f64,
-    /// How long losses count towards a reduction already made (RFC 9002: a round; RFC 6675 and Linux: until what was
-    /// lost has been delivered).
+    /// How long losses belong to a reduction already made (RFC 9002: a round; RFC 6675 and Linux:
+    /// until the lost packets have been delivered).
     pub period: Period,
     /// Whether its packets ask queues for marks (ECT(0), RFC 3168), which it answers as losses.
     pub ecn: bool,
@@ -135,20 +137,20 @@ impl Default for Common {
     }
 }
 
-/// What the laws' key `ecn` does.
+/// The meaning of the laws' key `ecn`.
 const ECN_MEANING: &str =
     "asks queues for marks, and answers one as a loss, once a round trip (RFC 3168)";
 
-/// The words of the key `period`, and what it sets.
+/// The words of the key `period`, and their values.
 const PERIODS: Words<Period> = &[("round", Period::Round), ("repair", Period::Repair)];
 const PERIOD_MEANING: &str =
     "how long losses count as one: a round (RFC 9002) or until repaired (RFC 6675)";
 
-/// What tells one TCP from another.
+/// The part by which TCPs differ.
 pub trait Law: Clone + fmt::Debug + Send {
     /// Its configuration.
     type Config;
-    /// What an undone reduction gives back besides cwnd and ssthresh.
+    /// The state that an undone reduction restores besides cwnd and ssthresh.
     type Memory: Copy + fmt::Debug + Send;
 
     /// The law of a flow that has sent nothing.
@@ -157,13 +159,13 @@ pub trait Law: Clone + fmt::Debug + Send {
     /// If the configuration is out of range.
     fn new(config: Self::Config) -> Result<Self, OutOfRange>;
 
-    /// What it shares with the other laws' configurations.
+    /// The settings that all laws have.
     fn common(&self) -> &Common;
 
-    /// What a reduction may have to give back.
+    /// The state that an undo would restore.
     fn memory(&self) -> Self::Memory;
 
-    /// A reduction proved groundless: as it was before.
+    /// Restores the state from before a reduction that proved groundless.
     fn recall(&mut self, memory: Self::Memory);
 
     /// The flow starts at `now`.
@@ -174,7 +176,7 @@ pub trait Law: Clone + fmt::Debug + Send {
     fn on_sent(&mut self, _packet: &Departure) {}
 
     /// Packets were acknowledged outside of recovery.
-    fn grow(&mut self, window: &mut Window, seen: &Seen<'_>);
+    fn grow(&mut self, window: &mut Window, ack: &Acknowledgement<'_>);
 
     /// A loss: the window falls.
     fn reduce(&mut self, window: &mut Window) {
@@ -182,7 +184,7 @@ pub trait Law: Clone + fmt::Debug + Send {
         window.reduce(common.decrease_factor, common.min_window_packets);
     }
 
-    /// A timeout, before the window collapses. `reduces`: whether it is a reduction of its own.
+    /// A timeout, before the window collapses. `reduces`: whether it is a new reduction.
     fn on_timeout(&mut self, now: Time, window: &Window, reduces: bool);
 
     /// The window is coming down.
@@ -192,13 +194,13 @@ pub trait Law: Clone + fmt::Debug + Send {
     /// Packets are `factor` times as many from now on, for the same bytes.
     fn rescale(&mut self, _factor: f64) {}
 
-    /// Tells of what it keeps.
+    /// Records its state.
     fn probe(&self, _record: &mut dyn FnMut(&'static str, f64)) {}
 }
 
 /// An acknowledgement, as a law looks at it.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct Acknowledgement<'a> {
     /// All of it.
     pub feedback: &'a Feedback<'a>,
     /// How many packets it acknowledges that say that the present window fits: sent since the last reduction, and while
@@ -210,8 +212,9 @@ pub struct Seen<'a> {
     pub packet_size: Bytes,
 }
 
-impl Seen<'_> {
-    /// Slow start until `watch` has seen enough; what it leaves of the supporting packets is for congestion avoidance.
+impl Acknowledgement<'_> {
+    /// Slow start until `watch` ends it. Returns the supporting packets that remain for congestion
+    /// avoidance.
     fn slow_start(&self, window: &mut Window, watch: &mut Watch) -> f64 {
         let Some(newest) = self.feedback.acked.last() else {
             return 0.0;
@@ -288,13 +291,13 @@ impl<L: Law> Tcp<L> {
                 supporting += acked.packet.size.get();
             }
         }
-        let seen = Seen {
+        let ack = Acknowledgement {
             feedback,
             supporting: supporting as f64 * self.per_byte,
             next_number: self.episode.next_number(),
             packet_size: self.packet_size,
         };
-        self.law.grow(&mut self.window, &seen);
+        self.law.grow(&mut self.window, &ack);
         self.limit = self.packet_size.mul_f64(self.window.packets);
     }
 

@@ -1,8 +1,9 @@
 //! Whether the window is used: one that is not says nothing of the path, and grows no further.
 //!
-//! A source that pauses, or a machine too slow to fill the window, would otherwise raise it without end, and send all
-//! of it at once some day (RFC 9002 §7.8; RFC 9438 §5.8). By RFC 7661 §4.2 a window is validated while at least half
-//! of it is in flight: pacing may leave the rest unfilled, and slow start must be able to double.
+//! A source that pauses, or a machine too slow to fill the window, would otherwise raise it without
+//! end. Later it could send all of it at once (RFC 9002 §7.8; RFC 9438 §5.8). By RFC 7661 §4.2 a
+//! window is validated while at least half of it is in flight. Pacing may leave the rest unfilled,
+//! and slow start must be able to double.
 
 use verus_core::controller::Departure;
 
@@ -22,8 +23,9 @@ impl Used {
         }
     }
 
-    /// Whether a packet acknowledged now says that a larger window may fit: at least half of the window was used while it
-    /// was in flight, and the source had not run dry when it left. The first packets of a burst count with its last.
+    /// Whether the acknowledgement of a packet says that a larger window may fit. At least half of
+    /// the window was used while the packet was in flight, and the source had more data when it
+    /// left. The first packets of a burst count with its last.
     #[inline]
     pub(crate) fn supports_growth(&self, packet: &Departure) -> bool {
         packet.number < self.before && !packet.app_limited

@@ -1,9 +1,10 @@
 //! PCC Vivace: the rate at which a utility is greatest, found by trying.
 //!
-//! Each monitor interval, about a round trip, sends at one rate and yields a utility of rate, growth of delay and losses
-//! (`vivace/utility.rs`). The rate doubles while that pays; then pairs of intervals, a little faster and a little slower in random
-//! order, tell which way it rises, and the rate moves along the gradient, in larger steps the longer it goes on (M. Dong et
-//! al., "PCC Vivace: Online-Learning Congestion Control", NSDI 2018).
+//! Each monitor interval, about a round trip, sends at one rate and yields a utility of rate,
+//! growth of delay and losses (`vivace/utility.rs`). The rate doubles while that raises the
+//! utility. Then pairs of intervals, a little faster and a little slower in random order, measure
+//! the gradient. The rate moves along it, in larger steps the longer it keeps its direction (M.
+//! Dong et al., "PCC Vivace: Online-Learning Congestion Control", NSDI 2018).
 //!
 //! ```text
 //! Starting ── utility falls ──▶ Probing ── all pairs agree ──▶ Moving
@@ -11,16 +12,18 @@
 //!                                 └──────────────────────────────┘
 //! ```
 //!
-//! Where paper and authors' code (PCC-Uspace) differ, pairs decide as the paper has it.
+//! Where paper and authors' code (PCC-Uspace) differ, pairs decide as in the paper.
 //!
-//! An interval of a round trip counts few losses. Of 100 packets that lose 5 % it has 4 to 6, which changes its utility ten times
-//! as much as the probed 5 % of rate do: on 100 Mbit/s and 40 ms with every 20th to 10th packet lost the rate wanders between 2 and
-//! 40 Mbit/s, where its utility is greatest at 100, 3, 0.6 and 0.1 Mbit/s. With round trips of 2 s, and so 50 times the packets, it
+//! An interval of a round trip counts few losses. Of 100 packets that lose 5 % it has 4 to 6, which
+//! changes its utility ten times as much as the probed 5 % of rate do. At 100 Mbit/s and 40 ms,
+//! with every 20th to 10th packet lost, the rate wanders between 2 and 40 Mbit/s. Its utility is
+//! greatest at 100, 3, 0.6 and 0.1 Mbit/s. With round trips of 2 s, and so 50 times the packets, it
 //! comes to 95, 1.9, 0.5 and 0.5, the least rate. Paper and code have intervals of a round trip.
 //!
-//! A pair says something only if its intervals leave at their rates. A transport that spreads a window over a round trip, as QUIC stacks
-//! do, would send both alike: so the controller paces itself, by a credit. A window of two round trips at the rate bounds
-//! what is in flight, and is approached by no more than what has arrived; after a timeout two packets may be.
+//! A pair is informative only if its intervals leave at their rates. A transport that spreads a
+//! window over a round trip, as QUIC stacks do, would send both alike. So the controller paces
+//! itself, by a credit. The window bounds the volume in flight to two round trips at the rate; it
+//! grows by at most the bytes that arrived. After a timeout two packets may be in flight.
 
 use crate::initial_window::initial_window_alone;
 use rand::RngExt;
@@ -53,7 +56,7 @@ const LEAST_MOST_STEP: f64 = 0.5;
 const LEAST_RATE: Rate = Rate::from_bps(500_000);
 /// Before there is a sample, a round trip is taken to be this long.
 const UNKNOWN_RTT: Duration = Duration::from_millis(100);
-/// What may be in flight, in round trips at the rate.
+/// The limit of the volume in flight, in round trips at the rate.
 const WINDOW_ROUND_TRIPS: u64 = 2;
 const MIN_WINDOW_PACKETS: u64 = 2;
 
@@ -71,7 +74,7 @@ enum State {
     Probing {
         up_first: [bool; PAIRS],
         begun: usize,
-        found: [[Option<f64>; 2]; PAIRS],
+        utilities: [[Option<f64>; 2]; PAIRS],
     },
     /// A step was made: rate and utility before, whether it is being tried, steps in a row and how many of them were held
     /// to the most.
@@ -96,7 +99,7 @@ pub struct Vivace {
     mbps: f64,
     /// Of the interval under way.
     rate: Rate,
-    /// What the rate has earned and not sent yet.
+    /// The bytes that the rate has earned and that have not left yet.
     credit: Credit,
     smoothed_rtt: Duration,
     window: Bytes,
@@ -142,17 +145,17 @@ impl Vivace {
         self.state = State::Probing {
             up_first,
             begun: 0,
-            found: [[None; 2]; PAIRS],
+            utilities: [[None; 2]; PAIRS],
         };
     }
 
-    /// What the interval that begins is for, and its rate in Mbit/s.
+    /// The purpose of the next interval, and its rate in Mbit/s.
     fn plan(&mut self) -> (Purpose, f64) {
         let base = self.mbps;
         // A QUIC stack sends its first ten packets at once: that tells nothing of a rate.
-        let heard = !self.smoothed_rtt.is_zero();
+        let measured = !self.smoothed_rtt.is_zero();
         match &mut self.state {
-            State::Starting { tries, .. } if !*tries && heard => {
+            State::Starting { tries, .. } if !*tries && measured => {
                 *tries = true;
                 (Purpose::Start, base)
             }
@@ -193,27 +196,28 @@ impl Vivace {
                 if unknown {
                     return;
                 }
-                // Below zero a rate is worth less than silence, whatever the one before was worth: an interval whose losses a
-                // receiver hides until later would otherwise be the one to beat.
+                // Below zero a rate is worth less than silence, whatever the utility before.
+                // Otherwise an interval whose losses a receiver hides until later would set the
+                // utility to exceed.
                 let falls = before.is_some_and(|before| outcome.utility < before);
                 if falls || outcome.utility < 0.0 {
                     self.set_base(self.mbps / 2.0);
                     self.begin_probing();
                 } else {
                     *before = Some(outcome.utility);
-                    // Twice what left, where the window and not the rate held it back.
+                    // Twice the rate that left, if the window held it back.
                     self.set_base(2.0 * outcome.mbps.min(self.mbps));
                 }
             }
-            (State::Probing { found, .. }, Purpose::Probe { pair, up }) => {
+            (State::Probing { utilities, .. }, Purpose::Probe { pair, up }) => {
                 if unknown {
                     self.begin_probing();
                     return;
                 }
-                found[pair][usize::from(up)] = Some(outcome.utility);
-                let found = *found;
-                let known = |one: &[Option<f64>; 2]| Some((one[0]?, one[1]?));
-                let pairs: Option<Vec<(f64, f64)>> = found.iter().map(known).collect();
+                utilities[pair][usize::from(up)] = Some(outcome.utility);
+                let utilities = *utilities;
+                let both = |one: &[Option<f64>; 2]| Some((one[0]?, one[1]?));
+                let pairs: Option<Vec<(f64, f64)>> = utilities.iter().map(both).collect();
                 if let Some(pairs) = pairs {
                     self.decide(&pairs);
                 }
@@ -288,9 +292,9 @@ fn gradient(mbps: f64, up: f64, down: f64) -> f64 {
 /// By how many Mbit/s the rate moves, and whether that was held to the most.
 fn change(mbps: f64, gradient: f64, steps: u32, held: u32) -> (f64, bool) {
     let amplified = libm::pow((f64::from(steps) + 1.0) / 2.0, AMPLIFIER);
-    let wanted = STEP * gradient * amplified;
-    let most = (mbps * MOST_STEP * f64::from(held + 1)).max(LEAST_MOST_STEP);
-    (wanted.clamp(-most, most), wanted.abs() > most)
+    let step = STEP * gradient * amplified;
+    let max_step = (mbps * MOST_STEP * f64::from(held + 1)).max(LEAST_MOST_STEP);
+    (step.clamp(-max_step, max_step), step.abs() > max_step)
 }
 
 impl Controller for Vivace {
@@ -391,10 +395,10 @@ mod tests {
 
     #[test]
     fn the_gradient_is_the_difference_of_a_pair_and_a_step_is_five_percent_at_most() {
-        let found = gradient(10.0, 8.30, 7.58);
-        assert!((found - 0.72).abs() < 1e-9, "{found}");
-        assert_eq!(change(10.0, found, 1, 0), (0.5, true));
-        assert_eq!(change(10.0, -found, 1, 0), (-0.5, true));
+        let slope = gradient(10.0, 8.30, 7.58);
+        assert!((slope - 0.72).abs() < 1e-9, "{slope}");
+        assert_eq!(change(10.0, slope, 1, 0), (0.5, true));
+        assert_eq!(change(10.0, -slope, 1, 0), (-0.5, true));
         // Each step that was held allows for five percent more.
         assert_eq!(change(10.0, 5.0, 2, 1), (1.0, true));
         let (step, held) = change(100.0, 2.0, 3, 0);
@@ -438,13 +442,13 @@ mod tests {
     #[test]
     fn the_rate_doubles_until_the_path_is_full_and_stays_near_it() {
         let mut path = Path::new(vivace());
-        let mut most: f64 = 0.0;
+        let mut max_mbps: f64 = 0.0;
         drive(&mut path, 2.0, 30_000, |vivace| {
-            most = most.max(vivace.mbps);
+            max_mbps = max_mbps.max(vivace.mbps);
             false
         });
         assert!(!matches!(path.controller.state, State::Starting { .. }));
-        assert!(most < 70.0, "{most}");
+        assert!(max_mbps < 70.0, "{max_mbps}");
         let mbps = path.controller.mbps;
         assert!((12.0..18.0).contains(&mbps), "{mbps} of 16");
     }
@@ -480,7 +484,7 @@ mod tests {
         for micros in [0, 40, 100] {
             let mut path = Path::new(vivace());
             let service = Duration::from_micros(120);
-            let most = (SIZE / service).as_mbps();
+            let capacity = (SIZE / service).as_mbps();
             drive_exactly(
                 &mut path,
                 service,
@@ -489,8 +493,8 @@ mod tests {
             );
             let mbps = path.controller.mbps;
             assert!(
-                (0.85 * most..1.2 * most).contains(&mbps),
-                "{micros} µs: {mbps} of {most}"
+                (0.85 * capacity..1.2 * capacity).contains(&mbps),
+                "{micros} µs: {mbps} of {capacity}"
             );
         }
     }

@@ -68,7 +68,7 @@ impl<B: Better> Windowed<B> {
         self.best = Some([(at, value); 3]);
     }
 
-    /// Takes a sample seen at `at`, and forgets what is older than `window`; returns the best.
+    /// Takes a sample seen at `at`, and forgets those older than `window`; returns the best.
     pub(crate) fn update(&mut self, at: u64, window: u64, value: B::Value) -> B::Value {
         let new = (at, value);
         let Some(mut best) = self.best else {
@@ -131,7 +131,7 @@ impl SlidingMin {
         (self.oldest + index) % KEPT
     }
 
-    /// Takes a sample, and forgets what is older than `window`; returns the least.
+    /// Takes a sample, and forgets those older than `window`; returns the least.
     pub(crate) fn update(&mut self, now: Time, window: Duration, value: Duration) -> Duration {
         while self.len > 0 && self.kept[self.at(self.len - 1)].2 >= value {
             self.len -= 1;
@@ -188,15 +188,15 @@ mod tests {
 
     #[test]
     fn the_best_counts_until_it_is_too_old_and_then_the_best_since() {
-        let mut least: WindowedMin<u64> = Windowed::new();
-        assert_eq!(least.get(), None);
-        assert_eq!(least.update(0, 100, 5), 5);
-        assert_eq!(least.update(30, 100, 7), 5);
-        assert_eq!(least.update(60, 100, 9), 5);
-        assert_eq!(least.update(100, 100, 20), 5);
-        assert_eq!(least.update(101, 100, 20), 7);
-        assert_eq!(least.update(131, 100, 20), 9);
-        assert_eq!(least.update(132, 100, 3), 3);
+        let mut minimum: WindowedMin<u64> = Windowed::new();
+        assert_eq!(minimum.get(), None);
+        assert_eq!(minimum.update(0, 100, 5), 5);
+        assert_eq!(minimum.update(30, 100, 7), 5);
+        assert_eq!(minimum.update(60, 100, 9), 5);
+        assert_eq!(minimum.update(100, 100, 20), 5);
+        assert_eq!(minimum.update(101, 100, 20), 7);
+        assert_eq!(minimum.update(131, 100, 20), 9);
+        assert_eq!(minimum.update(132, 100, 3), 3);
     }
 
     proptest! {
@@ -208,20 +208,20 @@ mod tests {
             let window = Duration::from_nanos(6400);
             let part = window.as_nanos() / PARTS;
             let mut sliding = SlidingMin::new();
-            let (mut at, mut seen) = (0, Vec::new());
+            let (mut at, mut observed) = (0, Vec::new());
             for (index, (step, value)) in samples.into_iter().enumerate() {
                 at += step;
                 // Each counts until it is too old where they get larger.
                 let value = if rises { value / 100 + 10 * index as u64 } else { value };
-                seen.push((at, value));
-                let found = sliding.update(Time::from_nanos(at), window, Duration::from_nanos(value));
-                let least = |span: u64| {
-                    let recent = seen.iter().filter(|(then, _)| at - then <= span);
+                observed.push((at, value));
+                let minimum = sliding.update(Time::from_nanos(at), window, Duration::from_nanos(value));
+                let min_since = |span: u64| {
+                    let recent = observed.iter().filter(|(then, _)| at - then <= span);
                     recent.map(|&(_, value)| Duration::from_nanos(value)).min()
                 };
-                prop_assert!(Some(found) <= least(window.as_nanos()));
-                prop_assert!(Some(found) >= least(window.as_nanos() + part));
-                prop_assert_eq!(sliding.get(), Some(found));
+                prop_assert!(Some(minimum) <= min_since(window.as_nanos()));
+                prop_assert!(Some(minimum) >= min_since(window.as_nanos() + part));
+                prop_assert_eq!(sliding.get(), Some(minimum));
             }
         }
     }
@@ -248,12 +248,12 @@ mod tests {
             let (mut at, mut seen) = (0, Vec::new());
             for (step, value) in samples {
                 at += step;
-                let found = greatest.update(at, WINDOW, value);
-                seen.push((at, value, value == found));
+                let maximum = greatest.update(at, WINDOW, value);
+                seen.push((at, value, value == maximum));
                 let window = || seen.iter().filter(|(then, ..)| at - then <= WINDOW);
-                prop_assert!(value <= found);
-                prop_assert!(window().any(|&(_, value, _)| value == found));
-                prop_assert!(window().all(|&(_, value, was_best)| !was_best || value <= found));
+                prop_assert!(value <= maximum);
+                prop_assert!(window().any(|&(_, value, _)| value == maximum));
+                prop_assert!(window().all(|&(_, value, was_best)| !was_best || value <= maximum));
             }
         }
     }

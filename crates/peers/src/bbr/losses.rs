@@ -1,8 +1,9 @@
-//! What was lost since a packet left.
+//! Bytes lost since a packet left.
 //!
-//! The draft keeps with each packet what had been lost when it left; here each loss is kept with the number of the next packet
-//! to leave, which says the same for fewer. Of a few dozen, the oldest are forgotten: what was lost before them counts as
-//! lost before any packet asked for, and those after them are enough to decide.
+//! The draft stores with each packet the total lost when it left. Here each loss is stored with the
+//! number of the next packet to leave, which yields the same from less state. Only the last few
+//! dozen losses are kept, which is enough to decide: older ones count as lost before every packet
+//! that is looked up.
 
 use verus_core::units::Bytes;
 
@@ -36,7 +37,7 @@ impl Losses {
         self.marks[self.newest] = (next, self.total);
     }
 
-    /// What was lost since packet `number` left.
+    /// The bytes lost since packet `number` left.
     pub(super) fn since(&self, number: u64) -> Bytes {
         for back in 0..KEPT {
             let (next, total) = self.marks[(self.newest + KEPT - back) % KEPT];

@@ -18,7 +18,7 @@ pub(super) enum AckPhase {
     Init,
     /// Packets of the refill before a probe.
     Refilling,
-    /// The probe has begun, and none of its packets is acknowledged yet.
+    /// The probe has begun, and its packets are all unacknowledged.
     Starting,
     /// The probe's packets are being acknowledged.
     Feedback,

@@ -1,8 +1,10 @@
 //! A token bucket in the path: full, it lets bursts pass at the speed of the link; empty, it drops what exceeds its rate.
 //!
-//! The greatest delivery rate is then the link's, of which most is lost. Two stretches of some round trips, each begun and
-//! ended by a loss, with much lost and at the same rate: that rate is the policer's, and is sent at for 48 round trips
-//! without looking for more (Linux; Flach et al., "An Internet-Wide Analysis of Traffic Policing", SIGCOMM 2016).
+//! The greatest delivery rate is then that of the link, and most packets sent at it are lost. A
+//! policer shows in two stretches of some round trips, each begun and ended by a loss. If both lose
+//! much and have the same rate, that rate is the policer's. The flow then sends at it for 48 round
+//! trips without looking for more (Linux; Flach et al., "An Internet-Wide Analysis of Traffic
+//! Policing", SIGCOMM 2016).
 
 use verus_core::units::{Bytes, Rate, Time};
 
@@ -10,15 +12,15 @@ use verus_core::units::{Bytes, Rate, Time};
 const LEAST_ROUNDS: u32 = 4;
 /// If a stretch has not ended after this many round trips, the detector starts again.
 const MOST_ROUNDS: u32 = 16;
-/// A stretch counts as policed if losses are at least 50 in 256 of what was delivered (19.5 %).
+/// A stretch counts as policed if its losses are at least 50 in 256 of its deliveries (19.5 %).
 const LOST_OF_256: u64 = 50;
 /// Rates are the same that differ by no more than an eighth, or by this.
 const SAME_BPS: u64 = 4000;
 /// The policer's rate is kept for this many round trips.
 const KEPT_ROUNDS: u32 = 48;
 
-/// What an acknowledgement brought.
-pub(super) struct Seen {
+/// The deliveries and losses that an acknowledgement reports.
+pub(super) struct Sample {
     pub now: Time,
     /// Bytes, in the flow's life.
     pub delivered: Bytes,
@@ -43,7 +45,7 @@ enum State {
     Known { rounds: u32 },
 }
 
-/// What had been delivered and lost when a stretch began, and rounds since.
+/// The totals delivered and lost when a stretch began, and the rounds since.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     since: Time,
@@ -73,21 +75,21 @@ impl Policer {
         (self.state, self.rate) = (State::Idle, None);
     }
 
-    fn begin(&mut self, seen: &Seen) {
+    fn begin(&mut self, sample: &Sample) {
         self.state = State::Watching(Stretch {
-            since: seen.now,
-            delivered: seen.delivered,
+            since: sample.now,
+            delivered: sample.delivered,
             lost: self.lost,
             rounds: 0,
         });
     }
 
     /// Returns whether a rate has been kept for its time, so that the path is probed again.
-    pub(super) fn on_delivery(&mut self, seen: &Seen) -> bool {
-        self.lost += seen.lost;
+    pub(super) fn on_delivery(&mut self, sample: &Sample) -> bool {
+        self.lost += sample.lost;
         match &mut self.state {
             State::Known { rounds } => {
-                *rounds += u32::from(seen.round && seen.cruising);
+                *rounds += u32::from(sample.round && sample.cruising);
                 let over = *rounds >= KEPT_ROUNDS;
                 if over {
                     self.reset();
@@ -95,17 +97,17 @@ impl Policer {
                 return over;
             }
             State::Idle => {
-                if !seen.lost.is_zero() {
-                    self.begin(seen);
+                if !sample.lost.is_zero() {
+                    self.begin(sample);
                 }
             }
             State::Watching(stretch) => {
-                stretch.rounds += u32::from(seen.round);
+                stretch.rounds += u32::from(sample.round);
                 let stretch = *stretch;
-                if seen.limited || stretch.rounds > MOST_ROUNDS {
+                if sample.limited || stretch.rounds > MOST_ROUNDS {
                     self.reset();
-                } else if stretch.rounds >= LEAST_ROUNDS && !seen.lost.is_zero() {
-                    self.end(&stretch, seen);
+                } else if stretch.rounds >= LEAST_ROUNDS && !sample.lost.is_zero() {
+                    self.end(&stretch, sample);
                 }
             }
         }
@@ -113,13 +115,13 @@ impl Policer {
     }
 
     /// A loss may end the stretch: if enough was lost in it.
-    fn end(&mut self, stretch: &Stretch, seen: &Seen) {
-        let delivered = seen.delivered.saturating_sub(stretch.delivered);
+    fn end(&mut self, stretch: &Stretch, sample: &Sample) {
+        let delivered = sample.delivered.saturating_sub(stretch.delivered);
         let lost = self.lost.saturating_sub(stretch.lost);
         if delivered.is_zero() || lost.get() * 256 < delivered.get() * LOST_OF_256 {
             return;
         }
-        let rate = delivered / seen.now.since(stretch.since);
+        let rate = delivered / sample.now.since(stretch.since);
         if let Some(before) = self.rate {
             let apart = rate.as_bps().abs_diff(before.as_bps());
             if apart <= before.as_bps() / 8 || apart <= SAME_BPS {
@@ -130,7 +132,7 @@ impl Policer {
             }
         }
         self.rate = Some(rate);
-        self.begin(seen);
+        self.begin(sample);
     }
 }
 
@@ -148,7 +150,7 @@ mod tests {
         for round in from..from + 60 {
             let (arrived, lost) = kb(round);
             delivered += Bytes::new(arrived * 1000);
-            policer.on_delivery(&Seen {
+            policer.on_delivery(&Sample {
                 now: Time::from_millis(round * 100),
                 delivered,
                 lost: Bytes::new(lost * 1000),
@@ -167,8 +169,8 @@ mod tests {
     fn two_lossy_stretches_of_one_rate_are_a_policer() {
         let mut policer = Policer::default();
         // 50 kB in 100 ms are 4 Mbit/s; a quarter of it is lost besides. Stretches of four rounds from the first loss.
-        let found = rounds(&mut policer, 1, |_| (50, 13));
-        assert_eq!(found, Some((9, Rate::from_mbps(4.0))));
+        let detected = rounds(&mut policer, 1, |_| (50, 13));
+        assert_eq!(detected, Some((9, Rate::from_mbps(4.0))));
     }
 
     #[test]
@@ -181,11 +183,11 @@ mod tests {
     #[test]
     fn rates_that_differ_are_no_policers() {
         let mut policer = Policer::default();
-        let found = rounds(&mut policer, 1, |round| {
+        let detected = rounds(&mut policer, 1, |round| {
             let rate = 10 << (round / 4 % 8);
             (rate, rate / 3)
         });
-        assert_eq!(found, None);
+        assert_eq!(detected, None);
     }
 
     #[test]
@@ -195,7 +197,7 @@ mod tests {
         let mut over = 0;
         for round in 1..=KEPT_ROUNDS {
             over = round;
-            let done = policer.on_delivery(&Seen {
+            let done = policer.on_delivery(&Sample {
                 now: Time::from_millis(u64::from(round) * 100),
                 delivered: Bytes::new(1_000_000),
                 lost: Bytes::ZERO,

@@ -1,5 +1,5 @@
-//! What C4 takes for congestion, and how soon: the faster a flow, the sooner (draft-huitema-ccwg-c4-spec, "Handling of
-//! congestion signals"). Flows that share a link so come to equal rates.
+//! C4's signals of congestion. A faster flow has lower thresholds, so that flows that share a link
+//! converge to equal rates (draft-huitema-ccwg-c4-spec, "Handling of congestion signals").
 
 use verus_core::units::{Duration, Rate};
 
@@ -7,8 +7,8 @@ use verus_core::units::{Duration, Rate};
 const CURVE: [(f64, f64); 3] = [(50_000.0, 0.0), (1_000_000.0, 0.92), (10_000_000.0, 1.0)];
 /// A queueing delay of this length is too long on any path.
 const MOST_DELAY: Duration = Duration::from_millis(25);
-/// The delay threshold as a part of the nominal round-trip time: for flows that are fully sensitive, and what is added
-/// for those that are not sensitive at all.
+/// The delay threshold as a part of the nominal round-trip time: for fully sensitive flows, and the
+/// addition for flows that are not sensitive at all.
 const DELAY_PART: (f64, f64) = (1.0 / 16.0, 3.0 / 16.0);
 /// The loss threshold likewise.
 const LOSS_SHARE: (f64, f64) = (0.02, 0.5);
@@ -39,7 +39,7 @@ pub(super) fn delay_threshold(rate: Rate, nominal_rtt: Duration) -> Duration {
     nominal_rtt.mul_f64(part).min(MOST_DELAY)
 }
 
-/// What a sample takes of the rate; `None` if it is no signal.
+/// The share by which a sample reduces the rate; `None` if it is no signal.
 pub(super) fn delay_reduction(rate: Rate, nominal_rtt: Duration, rtt: Duration) -> Option<f64> {
     let threshold = delay_threshold(rate, nominal_rtt);
     let excess = rtt.saturating_sub(nominal_rtt + threshold);
@@ -61,8 +61,8 @@ pub(super) struct LossRate(f64);
 impl LossRate {
     /// A packet was lost, or was not.
     pub(super) fn update(&mut self, lost: bool) {
-        let seen = f64::from(u8::from(lost));
-        self.0 += LOSS_WEIGHT * (seen - self.0);
+        let sample = f64::from(u8::from(lost));
+        self.0 += LOSS_WEIGHT * (sample - self.0);
     }
 
     /// Whether it is a signal at this rate.
@@ -92,12 +92,18 @@ mod tests {
     fn thresholds_fall_with_the_rate() {
         let rtt = Duration::from_millis(80);
         for (rate, wanted) in RATES.into_iter().zip([20.0, 13.1, 6.2, 5.6, 5.0]) {
-            let found = delay_threshold(kb(rate), rtt).as_millis_f64();
-            assert!((found - wanted).abs() < 0.051, "{rate} kB/s: {found} ms");
+            let threshold_ms = delay_threshold(kb(rate), rtt).as_millis_f64();
+            assert!(
+                (threshold_ms - wanted).abs() < 0.051,
+                "{rate} kB/s: {threshold_ms} ms"
+            );
         }
         for (rate, wanted) in RATES.into_iter().zip([0.52, 0.29, 0.06, 0.04, 0.02]) {
-            let found = loss_threshold(kb(rate));
-            assert!((found - wanted).abs() < 1e-6, "{rate} kB/s: {found}");
+            let threshold = loss_threshold(kb(rate));
+            assert!(
+                (threshold - wanted).abs() < 1e-6,
+                "{rate} kB/s: {threshold}"
+            );
         }
         let long = delay_threshold(kb(40.0), Duration::from_millis(1000));
         assert_eq!(long, MOST_DELAY);

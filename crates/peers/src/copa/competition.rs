@@ -4,15 +4,19 @@
 //! by one in each round trip and is halved by a loss, as NewReno's window. When the queue is nearly empty again, that
 //! is over.
 //!
-//! The rule can be wrong. Flows forget the least round trip at different times, so two flows of Copa may disagree
-//! whether there is a queue. The flow that sees one switches to the competitive mode and fills the queue; then the
-//! others see it too, and switch as well. Without drops this never ends: at 10 Mbit/s, 40 ms and without a limit 2
-//! flows queue 175 packets on average over a minute and 4 flows 794, for 5.6 and 10.3 with `competitive=no`; with round
-//! trips of 10 ms a single flow does this to itself. The published rule does it in every reading (4 or 6 round trips,
-//! each packet's round trip in place of the standing one, v doubled a round trip earlier or later). Waiting for 10
-//! round trips, or calling 30 % of the swing nearly empty, ends it, but is not what the paper says. "Improvement of
-//! Copa: Behaviors and Friendliness of Delay-Based Congestion Control Algorithm" (IEEE/ACM Transactions on Networking,
-//! 2023, doi:10.1109/TNET.2023.3278677) finds both in the published law.
+//! The rule can be wrong. Flows forget the least round trip at different times, so two flows of
+//! Copa may disagree whether there is a queue. The flow that sees one switches to the competitive
+//! mode and fills the queue; then the others see it too, and switch as well. Without drops this
+//! never ends. At 10 Mbit/s, 40 ms and without a limit, 2 flows queue 175 packets on average over a
+//! minute, and 4 flows 794. With `competitive=no` they queue 5.6 and 10.3. With round trips of 10
+//! ms a single flow does this to itself.
+//!
+//! The published rule does it in every reading: with 4 or 6 round trips, and with v doubled a round
+//! trip earlier or later. It also does it with each packet's round trip in place of the standing
+//! one. Waiting for 10 round trips, or calling 30 % of the swing nearly empty, ends it, but is not
+//! in the paper. "Improvement of Copa: Behaviors and Friendliness of Delay-Based Congestion Control
+//! Algorithm" (IEEE/ACM Transactions on Networking, 2023, doi:10.1109/TNET.2023.3278677) finds both
+//! in the published law.
 
 use crate::windowed::{Windowed, WindowedMax};
 use verus_core::units::{Duration, Time};

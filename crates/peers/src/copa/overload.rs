@@ -1,9 +1,10 @@
 //! A round trip that lost far more than it delivered.
 //!
-//! Losses say nothing to Copa, and a queue that overflows all the time has a constant delay: once the least round-trip time
-//! of ten seconds was measured behind a full queue, the queue seems empty, v doubles and nothing stops the window. Neither
-//! the paper nor mvfst's unit tests say what happens then. Here it is congestion that persists (RFC 9002, §7.6), which every
-//! sender answers with the least window; the queue drains, and the least round-trip time is found again.
+//! Copa ignores losses, and a queue that overflows all the time has a constant delay. Once the
+//! least round-trip time of ten seconds was measured behind a full queue, the queue seems empty.
+//! Then v doubles and nothing stops the window. The paper and mvfst's unit tests leave this case
+//! open. Here it is persistent congestion (RFC 9002, §7.6), which every sender answers with the
+//! least window. The queue drains, and the least round-trip time is measured again.
 
 use verus_core::units::{Bytes, Duration, Time};
 
@@ -12,7 +13,7 @@ const LOST_PER_DELIVERED: u64 = 2;
 /// Fewer packets than this say nothing.
 const LEAST_LOST: u64 = 20;
 
-/// What the round trip under way has lost and delivered.
+/// Losses and deliveries of the round trip under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Overload {
     began: Option<Time>,

@@ -90,15 +90,21 @@ mod tests {
     use super::*;
     use verus_core::testing;
 
-    fn hear(queue: &mut Queue, at_ms: u64, there_ms: u64, back_ms: u64, ahead: Option<Duration>) {
+    fn acknowledge(
+        queue: &mut Queue,
+        at_ms: u64,
+        there_ms: u64,
+        back_ms: u64,
+        ahead: Option<Duration>,
+    ) {
         let sent = Time::from_millis(at_ms);
-        let there = Duration::from_millis(there_ms);
-        let rtt = there + Duration::from_millis(back_ms);
+        let way_out = Duration::from_millis(there_ms);
+        let rtt = way_out + Duration::from_millis(back_ms);
         let packet = testing::departure(0, sent);
         let acked = Acked {
             packet,
             rtt,
-            received_at: ahead.map(|ahead| sent + there + ahead),
+            received_at: ahead.map(|ahead| sent + way_out + ahead),
         };
         queue.on_acked(sent + rtt, &acked, Duration::from_millis(25));
     }
@@ -107,13 +113,13 @@ mod tests {
     fn a_longer_delay_counts_a_quarter_and_a_shorter_one_at_once() {
         let mut queue = Queue::default();
         let ms = Duration::from_millis;
-        hear(&mut queue, 0, 20, 20, None);
+        acknowledge(&mut queue, 0, 20, 20, None);
         assert_eq!(queue.average(), Duration::ZERO);
-        hear(&mut queue, 100, 60, 20, None);
+        acknowledge(&mut queue, 100, 60, 20, None);
         assert_eq!((queue.latest(), queue.average()), (ms(40), ms(10)));
-        hear(&mut queue, 110, 60, 20, None);
+        acknowledge(&mut queue, 110, 60, 20, None);
         assert_eq!(queue.average(), ms(10), "25 ms are not over");
-        hear(&mut queue, 200, 25, 20, None);
+        acknowledge(&mut queue, 200, 25, 20, None);
         assert_eq!(queue.average(), ms(5));
     }
 
@@ -121,10 +127,10 @@ mod tests {
     fn a_queue_on_the_way_back_is_none_where_the_receiver_says_when_packets_came() {
         let mut queue = Queue::default();
         let ahead = Some(Duration::from_secs(7000));
-        hear(&mut queue, 0, 20, 20, ahead);
-        hear(&mut queue, 100, 20, 80, ahead);
+        acknowledge(&mut queue, 0, 20, 20, ahead);
+        acknowledge(&mut queue, 100, 20, 80, ahead);
         assert_eq!(queue.latest(), Duration::ZERO);
-        hear(&mut queue, 300, 50, 20, ahead);
+        acknowledge(&mut queue, 300, 50, 20, ahead);
         assert_eq!(queue.latest(), Duration::from_millis(30));
     }
 }

@@ -1,13 +1,13 @@
-//! What the receiver believes of the link's rate: a probability for each of 256 rates.
+//! The receiver's belief of the link's rate: a probability for each of 256 rates.
 //!
 //! Between ticks the rate wanders as Brownian motion does. A rate of zero, an outage, is sticky: it
 //! is left at random, once a second on average. Each observed tick multiplies the belief by the
 //! likelihood of what arrived, as a Poisson process of each rate would have it (Sprout §3.1 to 3.3).
 //!
-//! As in the authors' code, what leaves an outage is a share of a whole bell of which only the upper
-//! half exists, so that an outage loses nearly half its weight in each tick before the belief is
-//! scaled to 1 again. Without that, rates of some packets a tick would never be forecast again once
-//! they had fallen so low: of six ticks to come, one in twenty would end in an outage.
+//! As in the authors' code, the probability that leaves an outage is a share of a whole bell, of
+//! which only the upper half exists. So an outage loses nearly half its weight in each tick before
+//! the belief is scaled to 1 again. Otherwise rates of some packets a tick would never be forecast
+//! again after a fall that low: of six ticks to come, one in twenty would end in an outage.
 
 use super::Config;
 use super::TICK;
@@ -23,10 +23,10 @@ const NEGLIGIBLE: f64 = 1e-30;
 /// A probability for each bin.
 pub type Bins = [f64; BINS];
 
-/// How rates change and what they make likely, computed once for a configuration.
+/// Transitions between rates and the likelihoods of arrivals, computed once for a configuration.
 #[derive(Clone, Debug)]
 pub struct Motion {
-    /// The rate that stands for each bin, packets in a tick; the first is an outage.
+    /// The representative rate of each bin, packets in a tick; the first is an outage.
     means: Bins,
     /// How far one tick takes the rate, by bins downward and upward; sums to 1.
     kernel: Vec<f64>,
@@ -84,8 +84,8 @@ impl Motion {
         self.likelihood.len() - 1
     }
 
-    /// What becomes of `bins` in one tick. What would leave the range at either end stays in the bin
-    /// at that end. An outage loses weight, so that the sum may be less than that of `bins`.
+    /// `bins` after one tick. Weight that would leave the range at either end stays in the bin at
+    /// that end. An outage loses weight, so that the sum may be less than that of `bins`.
     pub fn step(&self, bins: &Bins) -> Bins {
         let reach = self.kernel.len() / 2;
         // Room for what leaves the range, so that the inner loop has no ends to mind.
@@ -127,8 +127,8 @@ fn likelihood(means: &Bins, count: usize) -> Bins {
             0.0
         }
     };
-    let most = means.iter().map(|&mean| log(mean)).fold(f64::MIN, f64::max);
-    means.map(|mean| libm::exp(log(mean) - most))
+    let peak = means.iter().map(|&mean| log(mean)).fold(f64::MIN, f64::max);
+    means.map(|mean| libm::exp(log(mean) - peak))
 }
 
 /// The standard normal distribution function, to 1e-7 (Abramowitz and Stegun 26.2.17).
@@ -194,7 +194,7 @@ impl Belief {
         }
         let sum: f64 = self.bins.iter().sum();
         if sum < f64::MIN_POSITIVE * BINS as f64 {
-            // What arrived had been thought impossible: begin again with it.
+            // The belief excluded these arrivals: begin again with their likelihood.
             self.bins = *likelihood;
         }
         scale_to_one(&mut self.bins);

@@ -1,10 +1,9 @@
 //! How many packets the link will deliver within the next ticks, at the least.
 //!
-//! Tables say, for each rate the link may have now, how likely it is that no more than so many
-//! packets arrive within one to eight ticks, the rate wandering meanwhile. Weighed with the belief
-//! they are the distribution of what will arrive, of which the forecast is a low quantile
-//! (Sprout §3.3). As in Sprout's own code, the ticks' counts are added as if each were drawn by
-//! itself.
+//! For each present rate of the link, tables hold the distribution of the packets that arrive
+//! within one to eight ticks, with the rate wandering meanwhile. Weighted with the belief they are
+//! the distribution of future arrivals, of which the forecast is a low quantile (Sprout §3.3). As
+//! in Sprout's own code, the ticks' counts are added as if each were drawn independently.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -18,11 +17,12 @@ pub type Counts = [u16; TICKS];
 #[derive(Debug)]
 pub struct Tables {
     motion: Motion,
-    /// For each horizon: by number of packets, for each rate, the probability of no more.
+    /// For each horizon: by number of packets, for each rate, the probability of at most that
+    /// number.
     horizons: [Vec<[f32; BINS]>; TICKS],
 }
 
-/// What tables follow from, and nothing else does: σ, λ_z and the limits of rate and arrivals, as bits.
+/// The parameters that determine tables: σ, λ_z and the limits of rate and arrivals, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin([u64; 4]);
 
@@ -47,18 +47,18 @@ impl Tables {
         if origin == Origin::of(&Config::default()) {
             return Arc::clone(PUBLISHED.get_or_init(|| Arc::new(Tables::new(config))));
         }
-        let known = |others: &[(Origin, Weak<Tables>)]| {
-            let found = others.iter().find(|(other, _)| *other == origin);
-            found.and_then(|(_, tables)| tables.upgrade())
+        let cached = |others: &[(Origin, Weak<Tables>)]| {
+            let entry = others.iter().find(|(other, _)| *other == origin);
+            entry.and_then(|(_, tables)| tables.upgrade())
         };
         let others = || OTHERS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tables) = known(&others()) {
+        if let Some(tables) = cached(&others()) {
             return tables;
         }
         // Outside of the lock: others may want other tables meanwhile.
         let made = Arc::new(Tables::new(config));
         let mut others = others();
-        known(&others).unwrap_or_else(|| {
+        cached(&others).unwrap_or_else(|| {
             others.retain(|(_, tables)| tables.strong_count() > 0);
             others.push((origin, Arc::downgrade(&made)));
             made
@@ -67,13 +67,14 @@ impl Tables {
 
     fn new(config: &Config) -> Self {
         let motion = Motion::new(config);
-        let most = motion.most_arrivals();
+        let max_arrivals = motion.most_arrivals();
         let steps: Vec<Vec<(usize, f64)>> = (0..BINS).map(|bin| row(&motion, bin)).collect();
-        // What the tick in question brings, and all ticks up to it, by the rate at the beginning.
+        // The distributions for the tick in question, and for all ticks up to it, by the initial
+        // rate.
         let mut tick: Vec<Vec<f64>> = motion
             .means()
             .iter()
-            .map(|&mean| poisson(mean, most))
+            .map(|&mean| poisson(mean, max_arrivals))
             .collect();
         let mut total: Vec<Vec<f64>> = vec![vec![1.0]; BINS];
         let horizons = std::array::from_fn(|horizon| {
@@ -81,7 +82,7 @@ impl Tables {
                 tick = steps
                     .iter()
                     .map(|row| {
-                        let mut mixed = vec![0.0; most + 1];
+                        let mut mixed = vec![0.0; max_arrivals + 1];
                         for &(bin, share) in row {
                             for (to, from) in mixed.iter_mut().zip(&tick[bin]) {
                                 *to += share * from;
@@ -115,18 +116,19 @@ impl Tables {
         &self.motion
     }
 
-    /// What will arrive within each number of ticks; the chance that it is less is `percentile`, %.
+    /// The number of packets forecast for each number of ticks. Fewer arrive with a probability of
+    /// `percentile` %.
     pub fn forecast(&self, belief: &Belief, percentile: f64) -> Counts {
         let percentile = (percentile / 100.0) as f32;
         let shares = belief.bins().map(|share| share as f32);
-        let mut least = 0;
+        let mut count = 0;
         std::array::from_fn(|horizon| {
             let at_most = &self.horizons[horizon];
             // More ticks never bring fewer packets: the search begins where the last ended.
-            let rest = &at_most[least..];
-            least += rest.partition_point(|column| dot(column, &shares) < percentile);
-            least = least.min(at_most.len() - 1);
-            least as u16
+            let rest = &at_most[count..];
+            count += rest.partition_point(|column| dot(column, &shares) < percentile);
+            count = count.min(at_most.len() - 1);
+            count as u16
         })
     }
 }
@@ -240,8 +242,8 @@ mod tests {
                 max_arrivals_per_tick,
                 ..Config::default()
             });
-            let most = max_arrivals_per_tick;
-            f64::from(tables.forecast(&believing(&tables, &vec![most; 100]), 5.0)[TICKS - 1])
+            let per_tick = max_arrivals_per_tick;
+            f64::from(tables.forecast(&believing(&tables, &vec![per_tick; 100]), 5.0)[TICKS - 1])
         };
         let (published, rate, arrivals) =
             (within(1000.0, 30), within(1000.0, 60), within(4000.0, 30));

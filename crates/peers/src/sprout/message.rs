@@ -1,4 +1,4 @@
-//! What the two halves tell each other: a stamp on each packet, a report with each acknowledgement.
+//! Messages between the two halves: a stamp on each packet, a report with each acknowledgement.
 //!
 //! Both are integers in network order. Their sender may lie; what cannot be read is ignored.
 
@@ -7,7 +7,7 @@ use super::forecast::Counts;
 use verus_core::controller::Stamp;
 use verus_core::units::Duration;
 
-/// What the sender says with a packet: 15 bytes.
+/// The sender's stamp on a packet: 15 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// How many bytes the flow had sent before this packet.
@@ -47,7 +47,7 @@ impl Tag {
     }
 }
 
-/// What the receiver says with an acknowledgement: 28 bytes.
+/// The receiver's report with an acknowledgement: 28 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The number of the tick that it is made in.

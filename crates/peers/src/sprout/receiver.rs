@@ -58,7 +58,7 @@ impl Forecaster {
         }
     }
 
-    /// What the sender is to hear.
+    /// The report for the sender.
     pub fn latest(&self) -> Report {
         Report {
             tick: self.tick,
@@ -145,7 +145,7 @@ impl Observer for Forecaster {
 struct Settled {
     /// All before this offset are.
     before: u64,
-    /// What arrived after it, by offset.
+    /// Arrivals after it, by offset.
     after: VecDeque<(u64, u64)>,
 }
 
@@ -156,8 +156,8 @@ impl Settled {
         self.give_up(tag);
     }
 
-    /// What the sender no longer waits for. Where a whole flight is lost, only heartbeats follow, and it is for
-    /// them to say so.
+    /// Skips the bytes that the sender no longer waits for. After the loss of a whole flight, only
+    /// heartbeats can report this.
     fn give_up(&mut self, tag: &Tag) {
         self.before = self
             .before

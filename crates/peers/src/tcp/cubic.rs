@@ -1,7 +1,7 @@
 //! Cubic: the window as a cubic function of the time since the last loss (RFC 9438).
 //!
-//! After a loss at W_max the window falls to β W_max, returns quickly towards W_max, lingers there
-//! where the path was last known to be full, and then accelerates away in search of more:
+//! After a loss at W_max the window falls to β W_max and returns quickly towards W_max. It lingers
+//! there, where the path was last full, and then accelerates away in search of more:
 //!
 //! ```text
 //! W_cubic(t) = C (t − K)³ + W_max          (Fig. 1)
@@ -17,7 +17,7 @@
 //! Linux's Cubic that everything else is compared with.
 
 use super::hystart::{HyStart, Watch};
-use super::{Common, ECN_MEANING, Law, PERIOD_MEANING, PERIODS, Seen, Tcp, Window};
+use super::{Acknowledgement, Common, ECN_MEANING, Law, PERIOD_MEANING, PERIODS, Tcp, Window};
 use crate::initial_window::initial_window;
 use verus_core::configuration::Configured;
 use verus_core::controller::{Controller, Departure, Feedback};
@@ -53,7 +53,7 @@ impl Lookahead {
 /// A configuration of Cubic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// What the TCPs share.
+    /// The settings that all TCPs have.
     pub common: Common,
     /// C: how fast the cubic function grows, in packets/s³ (§5.1: 0.4).
     pub c: f64,
@@ -65,8 +65,8 @@ pub struct Config {
     pub hystart: HyStart,
     /// How far ahead the cubic function is read.
     pub lookahead: Lookahead,
-    /// While no maximum is known (no loss yet, or a timeout since), the window grows by at least
-    /// this share of itself in a round (Linux: 0.05; the RFC has no such rule: 0).
+    /// The least growth in a round, as a share of the window. It applies before the first loss and
+    /// after a timeout, while no maximum is known (Linux: 0.05; the RFC has no such rule: 0).
     pub uncharted_growth: f64,
 }
 
@@ -166,7 +166,7 @@ struct Epoch {
     reno: f64,
 }
 
-/// What a groundless reduction has to give back besides cwnd and ssthresh (§4.9).
+/// The state that an undo restores besides cwnd and ssthresh (§4.9).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
     /// W_max; `None` before the first loss and after a timeout (§4.8).
@@ -331,19 +331,19 @@ impl Law for Curve {
     }
 
     #[inline]
-    fn grow(&mut self, window: &mut Window, seen: &Seen<'_>) {
-        let mut acked = seen.supporting;
+    fn grow(&mut self, window: &mut Window, ack: &Acknowledgement<'_>) {
+        let mut acked = ack.supporting;
         if acked == 0.0 {
-            self.pause(seen.feedback.now);
+            self.pause(ack.feedback.now);
             return;
         }
         if window.in_slow_start() {
-            acked = seen.slow_start(window, &mut self.watch);
+            acked = ack.slow_start(window, &mut self.watch);
         }
         if acked > 0.0 {
-            self.avoid(window, seen.feedback, acked);
+            self.avoid(window, ack.feedback, acked);
         }
-        self.considered_at = seen.feedback.now;
+        self.considered_at = ack.feedback.now;
     }
 
     /// §4.6, §4.7.
@@ -434,7 +434,7 @@ mod tests {
         path.controller.window.packets
     }
 
-    fn plain() -> Config {
+    fn cubic_only() -> Config {
         Config {
             reno_friendly: false,
             uncharted_growth: 0.0,
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     fn each_packet_acknowledged_closes_a_window_th_of_the_way_to_the_target() {
-        let mut path = after_loss(plain(), 70.0, Some(100.0));
+        let mut path = after_loss(cubic_only(), 70.0, Some(100.0));
         path.wait_ms(100);
         let first = path.in_flight_numbers()[0];
         path.ack([first]);
@@ -476,7 +476,7 @@ mod tests {
     fn the_lookahead_can_be_the_smoothed_round_trip() {
         let config = Config {
             lookahead: Lookahead::SmoothedRtt,
-            ..plain()
+            ..cubic_only()
         };
         let mut path = after_loss(config, 70.0, Some(100.0));
         path.wait_ms(900);
@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn a_round_adds_at_most_half_the_window() {
-        let mut path = after_loss(plain(), 20.0, Some(20.0));
+        let mut path = after_loss(cubic_only(), 20.0, Some(20.0));
         let first = path.in_flight_numbers()[0];
         path.wait_ms(100);
         path.ack([first]);
@@ -530,7 +530,7 @@ mod tests {
 
     #[test]
     fn a_loss_leaves_seven_tenths() {
-        let mut path = after_loss(plain(), 100.0, None);
+        let mut path = after_loss(cubic_only(), 100.0, None);
         path.wait_ms(100);
         let first = path.in_flight_numbers()[0];
         path.feedback([first + 1], [first], []);
@@ -541,7 +541,7 @@ mod tests {
 
     #[test]
     fn a_window_that_did_not_reach_its_maximum_makes_room() {
-        let mut path = after_loss(plain(), 80.0, Some(100.0));
+        let mut path = after_loss(cubic_only(), 80.0, Some(100.0));
         path.wait_ms(100);
         let first = path.in_flight_numbers()[0];
         path.feedback([first + 1], [first], []);
@@ -549,7 +549,7 @@ mod tests {
         assert_eq!(path.controller.law.memory.w_max, Some(68.0));
         let config = Config {
             fast_convergence: false,
-            ..plain()
+            ..cubic_only()
         };
         let mut path = after_loss(config, 80.0, Some(100.0));
         path.wait_ms(100);
@@ -560,7 +560,7 @@ mod tests {
 
     #[test]
     fn losses_of_one_round_are_one_reduction() {
-        let mut path = after_loss(plain(), 100.0, None);
+        let mut path = after_loss(cubic_only(), 100.0, None);
         path.wait_ms(100);
         let first = path.in_flight_numbers()[0];
         path.feedback([first + 1], [first], []);
@@ -570,7 +570,7 @@ mod tests {
 
     #[test]
     fn a_timeout_forgets_the_maximum_and_restarts_from_one_packet() {
-        let mut path = after_loss(plain(), 100.0, Some(120.0));
+        let mut path = after_loss(cubic_only(), 100.0, Some(120.0));
         path.wait_ms(1000);
         path.time_out();
         assert_eq!(path.controller.window(), SIZE);
@@ -603,7 +603,7 @@ mod tests {
 
     #[test]
     fn a_loss_that_was_none_restores_everything() {
-        let mut path = after_loss(plain(), 70.0, Some(100.0));
+        let mut path = after_loss(cubic_only(), 70.0, Some(100.0));
         path.wait_ms(100);
         let first = path.in_flight_numbers()[0];
         path.ack([first]);
@@ -618,7 +618,7 @@ mod tests {
 
     #[test]
     fn a_timeout_that_was_none_restores_everything() {
-        let mut path = after_loss(plain(), 70.0, Some(100.0));
+        let mut path = after_loss(cubic_only(), 70.0, Some(100.0));
         path.wait_ms(100);
         let first = path.in_flight_numbers()[0];
         path.ack([first]);
@@ -633,7 +633,7 @@ mod tests {
     #[test]
     fn time_without_data_does_not_count() {
         let ack_two = |idle_ms| {
-            let mut path = after_loss(plain(), 70.0, Some(100.0));
+            let mut path = after_loss(cubic_only(), 70.0, Some(100.0));
             path.wait_ms(100);
             let all = path.in_flight_numbers();
             path.ack(all);
@@ -649,7 +649,7 @@ mod tests {
 
     #[test]
     fn time_limited_by_the_source_does_not_count() {
-        let mut path = after_loss(plain(), 70.0, Some(100.0));
+        let mut path = after_loss(cubic_only(), 70.0, Some(100.0));
         path.wait_ms(100);
         let all = path.in_flight_numbers();
         path.ack(all);
@@ -720,7 +720,7 @@ mod tests {
 
         #[test]
         fn losses_that_all_arrive_leave_no_trace(count in 1u64..9, acked in 1u64..9) {
-            let mut path = after_loss(plain(), 70.0, Some(100.0));
+            let mut path = after_loss(cubic_only(), 70.0, Some(100.0));
             path.wait_ms(100);
             let first = path.in_flight_numbers()[0];
             path.ack([first]);

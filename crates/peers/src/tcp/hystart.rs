@@ -1,11 +1,11 @@
 //! HyStart: leaving slow start before it overflows the queue.
 //!
-//! Slow start doubles until something is lost, by which time the flight is twice what the path
-//! holds. Two signs tell earlier that the path is full: the acknowledgements of one round form a
-//! train as long as the path itself, or the least delay of a round rises. The classic form (Ha and
-//! Rhee 2011, with the constants of Linux) leaves slow start at once on either; HyStart++ (RFC
-//! 9406) watches delay only and first continues at a quarter of the pace, so that jitter taken for
-//! a queue can still be found out.
+//! Slow start doubles until a loss; by then the flight is twice the capacity of the path. Two signs
+//! show earlier that the path is full. The acknowledgements of one round form a train as long as
+//! the path itself, or the least delay of a round rises. The classic form (Ha and Rhee 2011, with
+//! the constants of Linux) leaves slow start at once on either. HyStart++ (RFC 9406) watches delay
+//! only. It first continues at a quarter of the pace, so that jitter can still be told from a
+//! queue.
 
 use verus_core::units::{Duration, Time};
 use verus_words::spec::Words;
@@ -59,7 +59,7 @@ pub(crate) struct Sighting {
     pub number: u64,
     /// The number of the next packet to leave: where the next round ends.
     pub next_number: u64,
-    /// That packet's round-trip time.
+    /// The packet's round-trip time.
     pub rtt: Duration,
     /// The least of the flow's life.
     pub min_rtt: Duration,
@@ -67,10 +67,10 @@ pub(crate) struct Sighting {
     pub window_packets: f64,
 }
 
-/// What to do with an acknowledgement during slow start.
+/// The response to an acknowledgement during slow start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Advice {
-    /// Grow by the share of what was acknowledged, and by no more than the limit, in packets.
+    /// Grow by this share of the acknowledged packets, at most by the limit, in packets.
     Grow {
         /// 1 in plain slow start.
         share: f64,
@@ -140,49 +140,51 @@ impl Watch {
 
     /// Takes one acknowledgement. `initial` is whether this is the flow's first slow start, the
     /// only one in which HyStart++ speaks (RFC 9406 §4.3).
-    pub(crate) fn on_ack(&mut self, seen: &Sighting, initial: bool) -> Advice {
+    pub(crate) fn on_ack(&mut self, sighting: &Sighting, initial: bool) -> Advice {
         match self.kind {
             HyStart::Off => Advice::PLAIN,
-            HyStart::Classic if seen.window_packets < LOW_WINDOW_PACKETS => Advice::PLAIN,
-            HyStart::Classic => self.classic(seen),
+            HyStart::Classic if sighting.window_packets < LOW_WINDOW_PACKETS => Advice::PLAIN,
+            HyStart::Classic => self.classic(sighting),
             HyStart::PlusPlus if !initial => Advice::PLAIN,
-            HyStart::PlusPlus => self.plus_plus(seen),
+            HyStart::PlusPlus => self.plus_plus(sighting),
         }
     }
 
-    fn begin_round(&mut self, seen: &Sighting) {
+    fn begin_round(&mut self, sighting: &Sighting) {
         self.previous_min = self.round_min.take();
-        self.round_end = seen.next_number;
-        self.round_start = seen.now;
-        self.train_end = seen.now;
+        self.round_end = sighting.next_number;
+        self.round_start = sighting.now;
+        self.train_end = sighting.now;
         self.samples = 0;
     }
 
-    fn classic(&mut self, seen: &Sighting) -> Advice {
-        if seen.number >= self.round_end {
-            self.begin_round(seen);
+    fn classic(&mut self, sighting: &Sighting) -> Advice {
+        if sighting.number >= self.round_end {
+            self.begin_round(sighting);
         }
-        if seen.now.since(self.train_end) <= TRAIN_GAP {
-            self.train_end = seen.now;
+        if sighting.now.since(self.train_end) <= TRAIN_GAP {
+            self.train_end = sighting.now;
             // Sent without pacing, a round's packets leave together: a train longer than the one-
             // way delay has been stretched by the bottleneck into as much as the path holds.
-            if seen.now.since(self.round_start) > seen.min_rtt / 2 {
+            if sighting.now.since(self.round_start) > sighting.min_rtt / 2 {
                 return Advice::Exit;
             }
         }
-        let least = self.round_min.map_or(seen.rtt, |least| least.min(seen.rtt));
-        self.round_min = Some(least);
+        let round_min = self
+            .round_min
+            .map_or(sighting.rtt, |round_min| round_min.min(sighting.rtt));
+        self.round_min = Some(round_min);
         if self.samples < MIN_SAMPLES {
             self.samples += 1;
-        } else if least > seen.min_rtt + delay_rise(seen.min_rtt) {
+        } else if round_min > sighting.min_rtt + delay_rise(sighting.min_rtt) {
             return Advice::Exit;
         }
         Advice::PLAIN
     }
 
-    fn plus_plus(&mut self, seen: &Sighting) -> Advice {
-        if seen.number >= self.round_end {
-            self.begin_round(seen);
+    fn plus_plus(&mut self, sighting: &Sighting) -> Advice {
+        if sighting.number >= self.round_end {
+            self.begin_round(sighting);
             if let Some(css) = &mut self.conservative {
                 css.rounds += 1;
                 if css.rounds > CSS_ROUNDS {
@@ -190,15 +192,17 @@ impl Watch {
                 }
             }
         }
-        let least = self.round_min.map_or(seen.rtt, |least| least.min(seen.rtt));
-        self.round_min = Some(least);
+        let round_min = self
+            .round_min
+            .map_or(sighting.rtt, |round_min| round_min.min(sighting.rtt));
+        self.round_min = Some(round_min);
         self.samples += 1;
         if self.samples >= MIN_SAMPLES {
             match (self.conservative, self.previous_min) {
-                (Some(css), _) if least < css.baseline => self.conservative = None,
-                (None, Some(previous)) if least >= previous + delay_rise(previous) => {
+                (Some(css), _) if round_min < css.baseline => self.conservative = None,
+                (None, Some(previous)) if round_min >= previous + delay_rise(previous) => {
                     self.conservative = Some(Conservative {
-                        baseline: least,
+                        baseline: round_min,
                         rounds: 1,
                     });
                 }
@@ -239,7 +243,7 @@ mod tests {
         for (round, &rtt) in rtts_ms.iter().enumerate() {
             for index in 0..count {
                 min_rtt = min_rtt.min(ms(rtt));
-                let seen = Sighting {
+                let sighting = Sighting {
                     now: Time::from_millis(100 * round as u64) + ms(gap_ms) * index,
                     number: round as u64 * count + index,
                     next_number: (round as u64 + 1) * count,
@@ -247,7 +251,7 @@ mod tests {
                     min_rtt,
                     window_packets: 32.0,
                 };
-                if watch.on_ack(&seen, true) == Advice::Exit {
+                if watch.on_ack(&sighting, true) == Advice::Exit {
                     return Some((round, index));
                 }
             }
@@ -287,7 +291,7 @@ mod tests {
     fn small_windows_are_not_judged() {
         let mut watch = Watch::new(HyStart::Classic, Time::ZERO);
         for number in 0..15 {
-            let seen = Sighting {
+            let sighting = Sighting {
                 now: Time::from_millis(number),
                 number,
                 next_number: 15,
@@ -295,7 +299,7 @@ mod tests {
                 min_rtt: ms(1.0),
                 window_packets: 15.0,
             };
-            assert_eq!(watch.on_ack(&seen, true), Advice::PLAIN);
+            assert_eq!(watch.on_ack(&sighting, true), Advice::PLAIN);
         }
     }
 

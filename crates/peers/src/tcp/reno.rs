@@ -1,15 +1,15 @@
 //! NewReno: additive increase, multiplicative decrease, in the form of RFC 9002.
 //!
-//! The window grows by what is acknowledged in slow start (RFC 9002 §7.3.1) and by one packet per
-//! window acknowledged in congestion avoidance (§7.3.3; byte counting, RFC 3465), halves once per
-//! round on loss (§7.3.2), and collapses to one packet on a timeout (RFC 5681 §3.1). Since
-//! every transmission has its own number, the partial acknowledgements that gave NewReno its name
-//! (RFC 6582) mean nothing here: what is kept is one reduction for all that one loss event took, and
-//! [`episode`](verus_core::episode) decides what that is. On the way down the sender follows proportional rate
-//! reduction, and a reduction that proves groundless is undone.
+//! In slow start the window grows by the packets acknowledged (RFC 9002 §7.3.1); in congestion
+//! avoidance, by one packet per window acknowledged (§7.3.3; byte counting, RFC 3465). It halves
+//! once per round on loss (§7.3.2), and collapses to one packet on a timeout (RFC 5681 §3.1). Every
+//! transmission has its own number, so the partial acknowledgements that gave NewReno its name (RFC
+//! 6582) mean nothing here. Their effect remains: one reduction for one loss event, as
+//! [`episode`](verus_core::episode) delimits it. On the way down the sender follows proportional
+//! rate reduction, and a reduction that proves groundless is undone.
 
 use super::hystart::{HyStart, Watch};
-use super::{Common, ECN_MEANING, Law, PERIOD_MEANING, PERIODS, Seen, Tcp, Window};
+use super::{Acknowledgement, Common, ECN_MEANING, Law, PERIOD_MEANING, PERIODS, Tcp, Window};
 use crate::initial_window::initial_window;
 use verus_core::configuration::Configured;
 use verus_core::controller::Controller;
@@ -24,7 +24,7 @@ pub type NewReno = Tcp<Reno>;
 /// A configuration of NewReno.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// What the TCPs share.
+    /// The settings that all TCPs have.
     pub common: Common,
     /// How slow start is left before a loss (Linux's Reno has nothing of the kind: off).
     pub hystart: HyStart,
@@ -98,10 +98,10 @@ impl Law for Reno {
     }
 
     #[inline]
-    fn grow(&mut self, window: &mut Window, seen: &Seen<'_>) {
-        let mut acked = seen.supporting;
+    fn grow(&mut self, window: &mut Window, ack: &Acknowledgement<'_>) {
+        let mut acked = ack.supporting;
         if acked > 0.0 && window.in_slow_start() {
-            acked = seen.slow_start(window, &mut self.watch);
+            acked = ack.slow_start(window, &mut self.watch);
         }
         if acked > 0.0 {
             window.avoid(acked);
@@ -294,7 +294,7 @@ mod tests {
         path.fill();
         path.wait_ms(2000);
         path.time_out();
-        // The flight is 1 packet by now; the threshold remains half of what it was at first.
+        // The flight is 1 packet by now; the threshold remains half of the first flight.
         assert_eq!(path.controller.window.threshold, Some(5.0));
     }
 

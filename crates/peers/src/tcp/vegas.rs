@@ -12,7 +12,7 @@
 //! tell a queue from a delayed acknowledgement; then Reno decides (both as in Linux). Losses and
 //! timeouts are NewReno's.
 
-use super::{Common, ECN_MEANING, Law, PERIOD_MEANING, PERIODS, Seen, Tcp, Window};
+use super::{Acknowledgement, Common, ECN_MEANING, Law, PERIOD_MEANING, PERIODS, Tcp, Window};
 use crate::initial_window::initial_window;
 use verus_core::configuration::Configured;
 use verus_core::controller::Controller;
@@ -24,13 +24,14 @@ use verus_words::spec::{Row, field, words};
 /// A flow's Vegas.
 pub type Vegas = Tcp<Queue>;
 
-/// A round with no more samples than this is Reno's (Linux).
+/// A round with at most this many samples is Reno's (Linux).
 const TOO_FEW_SAMPLES: u64 = 2;
 
 /// A configuration of Vegas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// What the TCPs share. A queue, too, takes the window no lower than `min_window_packets`.
+    /// The settings that all TCPs have. A queue cannot take the window below `min_window_packets`
+    /// either.
     pub common: Common,
     /// α: the window grows while fewer packets than this wait (§III.C; 2 in Linux).
     pub alpha_packets: f64,
@@ -113,7 +114,7 @@ struct Round {
     doubles: bool,
 }
 
-/// What a flow has seen of its own queue.
+/// A flow's measurements of its queue.
 #[derive(Clone, Debug)]
 pub struct Queue {
     config: Config,
@@ -151,7 +152,7 @@ impl Queue {
         let floor = self.config.common.min_window_packets;
         if slow_start {
             if queued > self.config.gamma_packets {
-                // What the path holds without a queue, and one more (Linux).
+                // The capacity of the path without a queue, and one packet more (Linux).
                 cwnd.packets = window.min(unqueued + 1.0).max(floor);
                 cwnd.threshold = Some(cwnd.packets);
             }
@@ -197,26 +198,26 @@ impl Law for Queue {
 
     fn on_start(&mut self, _now: Time) {}
 
-    fn grow(&mut self, window: &mut Window, seen: &Seen<'_>) {
-        let Some(newest) = seen.feedback.acked.last() else {
+    fn grow(&mut self, window: &mut Window, ack: &Acknowledgement<'_>) {
+        let Some(newest) = ack.feedback.acked.last() else {
             return;
         };
-        let next = seen.next_number;
+        let next = ack.next_number;
         if newest.packet.number >= *self.round.end.get_or_insert(next) {
-            self.decide(window, seen.feedback.min_rtt, seen.supporting > 0.0);
+            self.decide(window, ack.feedback.min_rtt, ack.supporting > 0.0);
             self.round = Round {
                 end: Some(next),
                 doubles: !self.round.doubles,
                 ..Round::default()
             };
         }
-        for acked in seen.feedback.acked {
-            let least = self.round.min_rtt.unwrap_or(acked.rtt);
-            self.round.min_rtt = Some(least.min(acked.rtt));
+        for acked in ack.feedback.acked {
+            let min_rtt = self.round.min_rtt.unwrap_or(acked.rtt);
+            self.round.min_rtt = Some(min_rtt.min(acked.rtt));
             self.round.samples += 1;
         }
         if self.round.doubles && window.in_slow_start() {
-            window.slow_start(seen.supporting);
+            window.slow_start(ack.supporting);
         }
     }
 
@@ -244,7 +245,7 @@ mod tests {
         Path::new(Vegas::new(Config::default()).expect("the default is in range"))
     }
 
-    /// One round: sends what is allowed, and acknowledges it all after `rtt_ms`, one by one.
+    /// One round: fills the window, and acknowledges all packets after `rtt_ms`, one by one.
     fn round(path: &mut Path<Vegas>, rtt_ms: u64) -> f64 {
         path.fill();
         path.wait_ms(rtt_ms);

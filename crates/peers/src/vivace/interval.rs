@@ -1,4 +1,4 @@
-//! Monitor intervals: what left at one rate, and what became of it.
+//! Monitor intervals: the packets sent at one rate, and their outcome.
 
 use std::collections::VecDeque;
 
@@ -9,20 +9,21 @@ use verus_core::units::{Bytes, Duration, Rate, Time};
 
 /// The least number of packets of an interval.
 const LEAST_PACKETS: u64 = 5;
-/// The least length of an interval, in ticks of the pacing timer. The packets of a tick leave as one burst, in which each waits for
-/// those before it. A line through so many of these saw teeth rises by 20⁻² s in a second at the most, which is below [`FLAT`].
-/// Over a round trip of some microseconds it would follow a single tooth.
+/// The least length of an interval, in ticks of the pacing timer. The packets of a tick leave as
+/// one burst, in which each waits for those before it. A line through this number of such saw teeth
+/// rises by at most 20⁻² s in a second, which is below [`FLAT`]. Over a round trip of some
+/// microseconds it would follow a single tooth.
 const LEAST_TICKS: u64 = 20;
-/// An interval is judged once packets after it are accounted for (acknowledged or lost), if at least this share of its
-/// own is. With less it is discarded once packets of the interval after the next are accounted for: a QUIC stack does
-/// not report the fate of every packet.
+/// An interval is judged once later packets are accounted for (acknowledged or lost), if at least
+/// this share of its packets is. Otherwise it is discarded once packets of the interval after the
+/// next are accounted for: a QUIC stack does not report the fate of every packet.
 const ACCOUNTED: f64 = 0.8;
 /// Round-trip times that change by less, in seconds per second, are noise (NSDI 2018, §5: the low-pass filter).
 const FLAT: f64 = 0.01;
 /// The most intervals that are remembered; at this number the last one is extended instead of a new one begun.
 const MOST: usize = 64;
 
-/// What an interval is for.
+/// The purpose of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Nothing: others are waited for.
@@ -79,8 +80,9 @@ impl Interval {
         if slope.abs() < FLAT { 0.0 } else { slope }
     }
 
-    /// What left, over the time until the next interval began: a burst is not a rate. Where that differs from what the interval
-    /// was to send by no more than a burst, only the pacing timer's granularity is in between.
+    /// The bytes sent over the time until the next interval began: a burst is not a rate. If they
+    /// differ from the plan by at most a burst, the granularity of the pacing timer is the cause,
+    /// and the planned rate counts.
     fn rate(&self, next_began: Time) -> Rate {
         let took = next_began.since(self.began);
         let planned = self.rate.bytes_in(took);
@@ -100,7 +102,7 @@ impl Interval {
     }
 }
 
-/// What is known of an interval in the end.
+/// The result of an interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     pub purpose: Purpose,
@@ -197,12 +199,12 @@ impl Intervals {
             let (oldest, next) = (self.list.front()?, self.list.get(1)?);
             let (next, next_began) = (next.first, next.began);
             let all = oldest.settled >= oldest.packets;
-            let most = oldest.settled as f64 >= ACCOUNTED * oldest.packets as f64;
+            let enough = oldest.settled as f64 >= ACCOUNTED * oldest.packets as f64;
             let overdue = self
                 .list
                 .get(2)
                 .is_some_and(|later| self.newest >= later.first);
-            if !(all || most && self.newest >= next || overdue) {
+            if !(all || enough && self.newest >= next || overdue) {
                 return None;
             }
             let oldest = self.list.pop_front()?;
@@ -211,7 +213,7 @@ impl Intervals {
             }
             let mbps = oldest.rate(next_began).as_mbps();
             let lost = oldest.lost as f64 / oldest.settled.max(1) as f64;
-            let utility = if oldest.limited || !most {
+            let utility = if oldest.limited || !enough {
                 f64::NAN
             } else {
                 utility(mbps, oldest.gradient(), lost)
@@ -302,16 +304,16 @@ mod tests {
 
     #[test]
     fn most_of_an_interval_is_enough_and_with_less_it_is_given_up_in_the_end() {
-        let hear = |known: u64, newest: u64| {
+        let utility = |accounted: u64, newest: u64| {
             let mut intervals = three();
-            for number in (0..known).chain([newest]) {
+            for number in (0..accounted).chain([newest]) {
                 intervals.on_acked(&packet(number), Duration::from_millis(40));
             }
             intervals.next_outcome().map(|outcome| outcome.utility)
         };
-        assert_eq!(hear(8, 8), None);
-        assert!(hear(8, 10).is_some_and(|utility| utility > 0.0));
-        assert_eq!(hear(7, 10), None);
-        assert!(hear(7, 20).is_some_and(f64::is_nan));
+        assert_eq!(utility(8, 8), None);
+        assert!(utility(8, 10).is_some_and(|utility| utility > 0.0));
+        assert_eq!(utility(7, 10), None);
+        assert!(utility(7, 20).is_some_and(f64::is_nan));
     }
 }

@@ -1,10 +1,10 @@
-//! What a monitor interval was worth (NSDI 2018, Eq. 2).
+//! The utility of a monitor interval (NSDI 2018, Eq. 2).
 
 /// More is better, but less than in proportion, so that flows come to equal shares.
 const EXPONENT: f64 = 0.9;
-/// What a second of queue, growing in a second, costs.
+/// The cost of a queue that grows by a second in a second.
 const DELAY_COST: f64 = 900.0;
-/// What a loss costs: a share of 5 % is tolerated at 100 Mbit/s.
+/// The cost of losses: a share of 5 % is tolerated at 100 Mbit/s.
 const LOSS_COST: f64 = 11.35;
 
 /// The utility of sending `mbps`, of which a share `loss` is lost, while round-trip times grow by `gradient` seconds
@@ -26,13 +26,13 @@ mod tests {
             ((10.0, -1.0, 0.0), 7.943),
             ((100.0, 0.0, 0.0), 63.096),
         ];
-        for ((mbps, gradient, loss), wanted) in cases {
-            let found = utility(mbps, gradient, loss);
-            assert!((found - wanted).abs() < 5e-4, "{found}, not {wanted}");
+        for ((mbps, gradient, loss), expected) in cases {
+            let value = utility(mbps, gradient, loss);
+            assert!((value - expected).abs() < 5e-4, "{value}, not {expected}");
         }
     }
 
-    /// Where more is worth neither more nor less.
+    /// The level at which the utility is flat in the rate.
     fn balance(mbps: f64, of: impl Fn(f64, f64) -> f64) -> f64 {
         let rises = |level: f64| of(mbps * 1.0001, level) > of(mbps * 0.9999, level);
         let (mut low, mut high) = (0.0, 1.0);
@@ -50,13 +50,13 @@ mod tests {
     #[test]
     fn fast_flows_tolerate_less() {
         let losses = [(1.0, 0.079), (10.0, 0.063), (100.0, 0.050), (1000.0, 0.040)];
-        for (mbps, wanted) in losses {
-            let found = balance(mbps, |x, loss| utility(x, 0.0, loss));
-            assert!((found - wanted).abs() < 6e-4, "{mbps}: {found}");
+        for (mbps, expected) in losses {
+            let level = balance(mbps, |x, loss| utility(x, 0.0, loss));
+            assert!((level - expected).abs() < 6e-4, "{mbps}: {level}");
         }
-        for (mbps, wanted) in [(1.0, 0.001), (10.0, 0.00079), (100.0, 0.00063)] {
-            let found = balance(mbps, |x, gradient| utility(x, gradient, 0.0));
-            assert!((found - wanted).abs() < 6e-6, "{mbps}: {found}");
+        for (mbps, expected) in [(1.0, 0.001), (10.0, 0.00079), (100.0, 0.00063)] {
+            let level = balance(mbps, |x, gradient| utility(x, gradient, 0.0));
+            assert!((level - expected).abs() < 6e-6, "{mbps}: {level}");
         }
     }
 }
