@@ -21,9 +21,8 @@ use verus_channel::generate::{self, Model, OPPORTUNITY, Radio, Scheduler, Swing}
 use verus_channel::statistics::Statistics;
 use verus_core::{Duration, random};
 
-/// Each stage of the search starts where the one before ended. Generated time comes in pieces as
-/// long as the recording: the autocorrelation of a short recording is biased, and so must be what
-/// it is compared with.
+/// A stage of the search; each starts where the one before ended. Generated time comes in pieces as
+/// long as the recording, so that both autocorrelations have the bias of a short recording.
 struct Stage {
     /// Generated time per evaluation.
     seconds: f64,
@@ -210,14 +209,14 @@ fn compare(recording: &Recording, model: &Model) {
 
 fn fit(path: &str, recording: &Recording, elasticity: f64, tti: u64) {
     let s = &recording.statistics;
-    let wanted = quantities(s);
+    let targets = quantities(s);
     let loss = |x: &[f64], seconds: f64| {
         let model = model_of(x, s, elasticity, tti);
         if !plausible(&model) {
             return 1e9;
         }
         difference(
-            &wanted,
+            &targets,
             &average(&generated(&model, s.duration_s, seconds, FIT_SEED)),
         )
     };

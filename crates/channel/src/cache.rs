@@ -26,7 +26,7 @@ const LARGEST_FILE: u64 = 16 << 20;
 /// The process's, for all its threads.
 pub(crate) static CACHE: Cache = Cache::new();
 
-/// What determines a trace.
+/// The properties that determine a trace.
 #[derive(Clone, Debug, PartialEq)]
 enum Key {
     /// The name of its channel, the seed and the duration.
@@ -64,8 +64,8 @@ impl Cache {
         Arc::clone(trace)
     }
 
-    /// The trace that `parse` makes of the file at `path`, whose name it is told. Each call reads the file: what is kept is
-    /// found by its contents.
+    /// The trace that `parse` makes of the file at `path`; `parse` is passed the file's name. Each
+    /// call reads the file, since cached traces are looked up by their contents.
     ///
     /// # Errors
     /// If the file cannot be read, and those of `parse`.
@@ -105,9 +105,9 @@ impl Cache {
 
     fn entry(&self, key: Key) -> Made {
         let mut kept = self.lock();
-        let known = kept.iter().position(|(other, _)| *other == key);
-        let known = known.and_then(|at| kept.remove(at));
-        let entry = known.unwrap_or_else(|| (key, Made::default()));
+        let cached = kept.iter().position(|(other, _)| *other == key);
+        let cached = cached.and_then(|at| kept.remove(at));
+        let entry = cached.unwrap_or_else(|| (key, Made::default()));
         let made = Arc::clone(&entry.1);
         kept.push_back(entry);
         if kept.len() > KEPT {

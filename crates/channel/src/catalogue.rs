@@ -34,7 +34,8 @@ impl Channel {
         }
     }
 
-    /// What serves a link: each opportunity of a trace carries `opportunity`, and `end` follows the last.
+    /// The service of a link: each opportunity of a trace carries `opportunity`, and `end` follows
+    /// the last.
     pub fn service(&self, opportunity: Bytes, end: WhenOver) -> Service {
         match self {
             Channel::Trace(trace) => Service::Trace {
@@ -58,17 +59,17 @@ pub fn complete(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What a text names.
+/// A channel that a text names.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// What one name stands for.
+    /// The channel of one name.
     Named(Named),
     /// Stretches of these, joined.
     Expression(Expression),
 }
 
 impl Found {
-    /// As [`Named::kind`]; for what is put together from others, [`Expression::kind`].
+    /// As [`Named::kind`]; for joined stretches, [`Expression::kind`].
     pub fn kind(&self) -> &'static str {
         match self {
             Found::Named(named) => named.kind(),
@@ -95,12 +96,12 @@ impl Found {
 /// The channel that `text` names, read or made; see [`Found::open`]. Recordings are looked for in [`cache_dir`].
 ///
 /// # Errors
-/// If there is none of that name, or it cannot be read.
+/// If no channel has that name, or it cannot be read.
 pub fn open(text: &str, seed: u64, duration: Duration) -> Result<Channel, Error> {
     find(text)?.open(seed, duration)
 }
 
-/// What `text` names, recordings being kept in [`cache_dir`].
+/// Looks up `text`; recordings are kept in [`cache_dir`].
 ///
 /// # Errors
 /// If it names nothing; the message lists near matches.
@@ -108,16 +109,16 @@ pub fn find(text: &str) -> Result<Found, Error> {
     find_in(text, cache_dir().as_deref())
 }
 
-/// What `text` names, recordings being kept in `cache`.
+/// Looks up `text`; recordings are kept in `cache`.
 ///
 /// # Errors
 /// If it names nothing; the message lists near matches.
 pub fn find_in(text: &str, cache: Option<&Path>) -> Result<Found, Error> {
-    let found = Named::find(text, cache).map(Found::Named);
-    if found.is_err() && expression::has_signs(text) {
+    let named = Named::find(text, cache).map(Found::Named);
+    if named.is_err() && expression::has_signs(text) {
         return Expression::parse(text, cache).map(Found::Expression);
     }
-    found
+    named
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Recorded series of propagation delays, as LeoCC publishes them with its recordings of Starlink (`delay_N.txt`).
 //!
-//! One whole number of milliseconds a line, one way: the first holds for [`INTERVAL`], then the second, and after the last
-//! the first again, so that a series may slide against the rate that was recorded beside it. A 0 is an echo that was lost
-//! and no link without propagation: the next value stands for it, or at the end the one before.
+//! A line is a whole number of milliseconds, one way. The first value holds for [`INTERVAL`], then
+//! the second, and after the last the first again. So a series may slide against the rate that was
+//! recorded beside it. A 0 is a lost echo, not a link without propagation: the next value replaces
+//! it, or the one before at the end.
 //!
 //! A packet takes what holds as it sets out, so that those behind overtake it where the delay falls
 //! ([`Delay::overtaking`](crate::Delay::overtaking)), as in the emulator that the series were made for.
@@ -49,8 +50,8 @@ pub fn parse(name: &str, bytes: impl std::io::Read) -> Result<Schedule<Duration>
         millis.push(delay(line)?);
         Ok(())
     })?;
-    let known = millis.iter().rposition(|millis| *millis > 0);
-    let last = known.ok_or_else(|| Problem::NoDelays.of_whole(WHAT, name))?;
+    let last_echo = millis.iter().rposition(|millis| *millis > 0);
+    let last = last_echo.ok_or_else(|| Problem::NoDelays.of_whole(WHAT, name))?;
     let mut next = millis[last];
     for millis in millis.iter_mut().rev() {
         next = if *millis > 0 { *millis } else { next };
@@ -84,14 +85,14 @@ mod tests {
     use super::*;
     use crate::schedule::Follower;
 
-    fn found(text: &str) -> Result<Schedule<Duration>, String> {
+    fn parsed(text: &str) -> Result<Schedule<Duration>, String> {
         parse("series", text.as_bytes()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn each_line_holds_for_ten_milliseconds_and_the_series_repeats() {
         // LeoCC's delay_18.txt begins so; the lost echo is the next one's.
-        let mut series = Follower::new(found("0\n13\n12\n11\n11\n").unwrap());
+        let mut series = Follower::new(parsed("0\n13\n12\n11\n11\n").unwrap());
         let delays: Vec<u64> = [0, 9, 10, 19, 20, 30, 49, 50, 70, 1_000]
             .map(|ms| series.at(Time::from_millis(ms)).as_nanos() / 1_000_000)
             .to_vec();
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_lost_echo_at_the_end_is_the_one_before() {
-        let series = found("20\n0\n30\n0").unwrap();
+        let series = parsed("20\n0\n30\n0").unwrap();
         let ms = Duration::from_millis;
         let steps = [(Time::ZERO, ms(20)), (Time::from_millis(10), ms(30))];
         assert_eq!(series.steps(), steps);
@@ -121,7 +122,10 @@ mod tests {
             // A `/` ends a line.
             let (text, problem) = case.split_once("=> ").expect("a case");
             let text = text.trim().replace('/', "\n");
-            assert_eq!(found(&text), Err(format!("delay series `series`{problem}")));
+            assert_eq!(
+                parsed(&text),
+                Err(format!("delay series `series`{problem}"))
+            );
         }
     }
 }

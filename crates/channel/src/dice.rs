@@ -42,10 +42,10 @@ impl Dice {
     /// How many events come where `mean` are expected (Poisson), by going up the distribution; `none` is the chance of
     /// none, e^−mean.
     pub(crate) fn poisson(&mut self, mean: f64, none: f64) -> u32 {
-        let mut left = self.uniform();
+        let mut remaining = self.uniform();
         let (mut number, mut chance) = (0, none);
-        while left > chance && chance > 0.0 {
-            left -= chance;
+        while remaining > chance && chance > 0.0 {
+            remaining -= chance;
             number += 1;
             chance *= mean / f64::from(number);
         }
@@ -67,10 +67,10 @@ mod tests {
                 .map(|_| f64::from(dice.poisson(mean, none)))
                 .collect();
             let count = drawn.len() as f64;
-            let found = drawn.iter().sum::<f64>() / count;
-            let variance = drawn.iter().map(|x| (x - found).powi(2)).sum::<f64>() / count;
+            let average = drawn.iter().sum::<f64>() / count;
+            let variance = drawn.iter().map(|x| (x - average).powi(2)).sum::<f64>() / count;
             // Standard errors: 0.3 % and 0.5 % of 1, 0.1 % and 0.5 % of 12.
-            assert!((found / mean - 1.0).abs() < 0.012, "{found}");
+            assert!((average / mean - 1.0).abs() < 0.012, "{average}");
             assert!((variance / mean - 1.0).abs() < 0.025, "{variance}");
         }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a trace, a raw log or a channel's name.
+//! Errors of traces, raw logs and channel names.
 
 use std::io;
 
@@ -13,45 +13,45 @@ pub enum Error {
     /// The file itself could not be opened, read or written.
     #[error("cannot {action} `{name}`: {source}")]
     Io {
-        /// What was attempted: `read`, `write`.
+        /// The attempted operation: `read`, `write`.
         action: &'static str,
         /// The file, as the caller named it.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A line that is not what the format asks for.
     #[error("{what} `{name}`, line {line}: {problem}")]
     Line {
-        /// What was being read: `trace` or `raw arrival log`.
+        /// The kind of file: `trace` or `raw arrival log`.
         what: &'static str,
         /// The file, as the caller named it.
         name: String,
         /// The line, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The mistake.
         problem: Problem,
     },
     /// The whole of it makes no channel.
     #[error("{what} `{name}`: {problem}")]
     Whole {
-        /// What was being read: `trace` or `raw arrival log`.
+        /// The kind of file: `trace` or `raw arrival log`.
         what: &'static str,
         /// The file, as the caller named it.
         name: String,
-        /// What is wrong with it.
+        /// The mistake.
         problem: Problem,
     },
     /// Compressed data that are damaged, cut short, or not compressed data at all.
     #[error("{what} `{name}`: the {format} data are damaged or cut short ({reason})")]
     Compressed {
-        /// What was being read.
+        /// The kind of file.
         what: &'static str,
         /// The file, as the caller named it.
         name: String,
         /// `gzip` or `xz`.
         format: &'static str,
-        /// What the decoder said.
+        /// The decoder's error.
         reason: String,
     },
     /// This build leaves out a compression format.
@@ -67,7 +67,7 @@ pub enum Error {
     /// No channel has this name.
     #[error("unknown channel `{text}`: {hint}")]
     UnknownChannel {
-        /// What was asked for.
+        /// The requested text.
         text: String,
         /// Near matches, or where to look.
         hint: String,
@@ -81,12 +81,12 @@ pub enum Error {
     /// No recording or group of recordings has this name.
     #[error("unknown recording `{text}`: {hint}")]
     UnknownRecording {
-        /// What was asked for.
+        /// The requested text.
         text: String,
         /// Near matches, or what there is.
         hint: String,
     },
-    /// A recording whose content is not what was published.
+    /// A recording whose content differs from the published one.
     #[error(
         "`{name}` is not the published file (SHA-256 {found}, expected {expected}); `verus trace fetch {name}` brings it again"
     )]
@@ -95,17 +95,17 @@ pub enum Error {
         name: String,
         /// The SHA-256 in the catalogue.
         expected: String,
-        /// The SHA-256 of what was found.
+        /// The SHA-256 of the file.
         found: String,
     },
     /// A channel put together from others, a part of which cannot be used.
     #[error("channel `{text}`:{part} {problem}")]
     Expression {
-        /// What was asked for.
+        /// The requested text.
         text: String,
         /// Which part, as words of the message; empty where there is only one.
         part: String,
-        /// What is wrong with it.
+        /// The mistake.
         problem: String,
     },
     /// A constant rate that is no rate.
@@ -115,14 +115,14 @@ pub enum Error {
         most = FASTEST_MBPS
     )]
     BadRate {
-        /// What was asked for.
+        /// The requested text.
         text: String,
         /// The part after `rate:`.
         value: String,
     },
 }
 
-/// What is wrong with a line or with the whole.
+/// A mistake in a line or in the whole.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {

@@ -6,12 +6,14 @@
 //!  name    := a file, a built-in channel or a recording; the seed is a built-in channel's
 //! ```
 //!
-//! `city-driving-lte-down@1` is that realisation whatever the run's seed is; `file[150:]` is what comes after the first
-//! 150 s; `town[:60]+city-driving-lte-down@1[0:60]` is a minute of each. Times are seconds, in whole milliseconds.
+//! `city-driving-lte-down@1` is that realisation for any seed of the run; `file[150:]` skips the
+//! first 150 s; `town[:60]+city-driving-lte-down@1[0:60]` is a minute of each. Times are seconds,
+//! in whole milliseconds.
 //!
-//! A stretch is exactly as long as it says: silence at its end is part of it. It holds the opportunities from FROM on
-//! and before TO, so that neighbouring stretches, joined, give back the whole; the last opportunities of a file, which
-//! come exactly at its end, belong to the stretch that reaches the end.
+//! A stretch is exactly as long as it says: silence at its end is part of it. It holds the
+//! opportunities from FROM on and before TO, so that neighbouring stretches, joined, equal the
+//! whole. The last opportunities of a file, which come exactly at its end, belong to the stretch
+//! that reaches the end.
 //!
 //! If the whole text is the name of a file, it means that file, whatever signs are in it (`catalogue`).
 
@@ -44,9 +46,9 @@ pub struct Expression {
 /// One part: a channel, or a stretch of it.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// As it was written.
+    /// The text.
     text: String,
-    /// What it is a stretch of, as it was written, seed included.
+    /// The text of the whole that this is a stretch of, seed included.
     whole: String,
     source: Named,
     seed: Option<u64>,
@@ -72,7 +74,7 @@ pub(crate) fn has_signs(text: &str) -> bool {
 }
 
 impl Expression {
-    /// What `text` puts together, recordings being kept in `cache`. Nothing is read or made.
+    /// Parses `text`; recordings are kept in `cache`. Nothing is read or made.
     pub(crate) fn parse(text: &str, cache: Option<&Path>) -> Result<Expression, Error> {
         let texts: Vec<&str> = text.split('+').collect();
         if texts.len() > MOST_PARTS {
@@ -129,7 +131,7 @@ impl Expression {
             let whole = part.read(seed, duration)?;
             return Ok(Arc::new(Arc::unwrap_or_clone(whole).named(&self.text)));
         }
-        // What several parts are cut from is read once, and only the stretches are kept.
+        // A source of several parts is read once, and only the stretches are kept.
         let mut pieces: Vec<Option<Piece>> = self.parts.iter().map(|_| None).collect();
         let mut total_ms = 0u64;
         for first in 0..self.parts.len() {
@@ -190,12 +192,12 @@ impl Part {
             let problem = "a constant rate cannot be cut or joined";
             return Err(fail(problem.to_owned()));
         }
-        let plain = |name: &str| Named::find(name, cache);
-        let (source, seed) = match (plain(whole), whole.rsplit_once('@')) {
+        let named = |name: &str| Named::find(name, cache);
+        let (source, seed) = match (named(whole), whole.rsplit_once('@')) {
             (Ok(source), _) => (source, None),
             (Err(error), None) => return Err(error),
             (Err(_), Some((name, seed))) => {
-                let source = plain(name)?;
+                let source = named(name)?;
                 let Named::BuiltIn(_) = source else {
                     let problem = format!("`{name}` is no built-in channel, so it has no seed");
                     return Err(fail(problem));
@@ -221,7 +223,7 @@ impl Part {
         Ok(part)
     }
 
-    /// What can be told without reading.
+    /// Checks everything that needs no reading.
     fn check(&self) -> Result<(), String> {
         let Some(stretch) = self.stretch else {
             return Ok(());
@@ -244,7 +246,7 @@ impl Part {
         }
     }
 
-    /// What names [`Part::source`].
+    /// The text that names [`Part::source`].
     pub fn name(&self) -> &str {
         match self.seed {
             Some(_) => self.whole.rsplit_once('@').map_or("", |(name, _)| name),
@@ -283,7 +285,7 @@ impl Part {
         Some(stretch.to_ms? - stretch.from_ms)
     }
 
-    /// What it is a stretch of.
+    /// Reads the whole that this is a stretch of.
     fn read(&self, seed: u64, duration: Duration) -> Result<Arc<Trace>, Error> {
         self.source.trace(self.seed.unwrap_or(seed), duration)
     }
@@ -333,7 +335,7 @@ impl Stretch {
         }
     }
 
-    /// Whether it lies within what ends at `end_ms`; `limit_ms` is what is held against it.
+    /// Whether it lies within `end_ms`; `limit_ms` is the bound that is compared with it.
     fn check_end(self, limit_ms: u64, end_ms: u64) -> Result<(), String> {
         let end = seconds(end_ms);
         match self.to_ms {
@@ -461,7 +463,7 @@ mod tests {
         assert_eq!(cut.opportunities().collect::<Vec<_>>(), expected);
         let other = open(&text, 9, Duration::from_secs(1)).unwrap();
         assert_eq!(**other.trace().unwrap(), cut);
-        // Without a seed of its own it follows the run's.
+        // Without its own seed it follows the run's.
         let loose = open(&format!("{name}[5:12.5]"), 3, MINUTE).unwrap();
         assert_eq!(**loose.trace().unwrap(), cut);
     }
@@ -578,8 +580,12 @@ mod tests {
 
     #[test]
     fn a_recording_is_held_to_its_length_before_it_is_fetched() {
-        let known = recording("city_drive_2min").unwrap();
-        let whole = format!("{}[:{}]", known.short_name(), known.duration_s);
+        let recording_row = recording("city_drive_2min").unwrap();
+        let whole = format!(
+            "{}[:{}]",
+            recording_row.short_name(),
+            recording_row.duration_s
+        );
         assert_eq!(find_in(&whole, None).unwrap().kind(), "recording");
         let fetch = problem(&whole);
         assert!(fetch.contains("verus trace fetch"), "{fetch}");

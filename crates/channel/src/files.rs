@@ -1,6 +1,7 @@
-//! Files that a person names. Only regular ones are opened, and pipes that this process was given, such as `<(command)` of a
-//! shell or `/dev/stdin`: these are read once, and kept for whoever asks again. A device, or a pipe with a name in a folder,
-//! might keep its reader waiting for ever.
+//! Files that a person names. Only regular files are opened, and pipes that this process was given,
+//! such as `<(command)` of a shell or `/dev/stdin`. Pipes are read once, and their contents are
+//! kept for later calls. A device, or a pipe with a name in a folder, might block its reader
+//! forever.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The most that is kept of a pipe, bytes.
 const LARGEST_PIPE: u64 = 256 << 20;
 
-/// What pipes of this process held, by their paths.
+/// The contents of this process's pipes, by their paths.
 static PIPES: Mutex<Vec<(PathBuf, Arc<[u8]>)>> = Mutex::new(Vec::new());
 
 /// An open file.
@@ -18,7 +19,7 @@ static PIPES: Mutex<Vec<(PathBuf, Arc<[u8]>)>> = Mutex::new(Vec::new());
 pub enum Opened {
     /// A regular one.
     File(File),
-    /// What a pipe held.
+    /// The contents of a pipe.
     Pipe(Cursor<Arc<[u8]>>),
 }
 
@@ -47,7 +48,8 @@ impl Read for Opened {
 /// Opens the file at `path`.
 ///
 /// # Errors
-/// If it cannot be opened, or is neither a regular file nor a pipe that this process was given.
+/// If it cannot be opened, or is something else than a regular file or a pipe that this process was
+/// given.
 pub fn open(path: &Path) -> io::Result<Opened> {
     if is_given_pipe(path) {
         return Ok(Opened::Pipe(Cursor::new(kept(path)?)));
@@ -66,16 +68,16 @@ pub fn open(path: &Path) -> io::Result<Opened> {
 
 /// Whether `path` names a pipe among this process's own descriptors.
 pub fn is_given_pipe(path: &Path) -> bool {
-    let own = path == Path::new("/dev/stdin")
+    let descriptor = path == Path::new("/dev/stdin")
         || (path.parent()).is_some_and(|parent| {
             ["/dev/fd", "/proc/self/fd"]
                 .map(Path::new)
                 .contains(&parent)
         });
-    own && is_pipe(path)
+    descriptor && is_pipe(path)
 }
 
-/// What the pipe at `path` holds, read when first asked for.
+/// The contents of the pipe at `path`, read at the first call.
 fn kept(path: &Path) -> io::Result<Arc<[u8]>> {
     let mut pipes = PIPES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, content)) = pipes.iter().find(|(known, _)| known == path) {

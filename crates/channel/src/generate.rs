@@ -10,16 +10,16 @@
 //! Three time scales, since one cannot fit what recordings show:
 //!
 //! * **Coverage, shadowing (seconds) and fading (100 ms to 1 s).** Three Gauss–Markov
-//!   (Ornstein–Uhlenbeck) processes add up to the logarithm x of the signal-to-noise ratio, and
-//!   capacity follows Shannon, ln(1 + snr·eˣ), scaled to mean 1. Bad coverage is therefore
+//!   (Ornstein–Uhlenbeck) processes add up to the logarithm x of the signal-to-noise ratio.
+//!   Capacity follows Shannon, ln(1 + snr·eˣ), scaled to mean 1. Bad coverage is therefore
 //!   log-normal while good coverage saturates, which is the left-skewed shape of recordings.
 //!   *Outages* interrupt it. They begin more often the lower the rate is, and their lengths follow
 //!   the recorded frequencies of outages beyond 100, 200, 500 and 1000 ms, joined by power laws.
 //! * **Scheduler (1 to 10 ms).** Grants come after log-normal gaps, interrupted by pauses; each
-//!   carries a log-normal burst. Gap and burst are independent of each other and of the past, as
-//!   they nearly are in recordings (correlations within ±0.25): white noise on the slow process. A
-//!   higher rate brings more grants rather than larger ones; `elasticity` says how much of it goes
-//!   to size. Grants fall on the technology's transmission time interval.
+//!   carries a log-normal burst. Gap and burst are independent of each other and of the past: white
+//!   noise on the slow process. In recordings they nearly are (correlations within ±0.25). A higher
+//!   rate brings more grants rather than larger ones; `elasticity` is the share of it that goes to
+//!   size. Grants fall on the technology's transmission time interval.
 //!
 //! The mean rate is a stated parameter and holds over long times. [`CHANNELS`] is the data: a row a
 //! channel, each with the recordings that it is fitted to; `cargo run --release -p verus-channel
@@ -39,7 +39,7 @@ use crate::trace::Trace;
 mod channels;
 pub use channels::CHANNELS;
 
-/// The bytes an opportunity stands for in every rate of this module, as in the recordings.
+/// The size of an opportunity in every rate of this module, as in the recordings.
 pub const OPPORTUNITY: Bytes = Bytes::new(1500);
 
 /// Steps of the slow processes.
@@ -58,7 +58,7 @@ pub struct Swing {
     pub time_ms: f64,
 }
 
-/// The slow part of a channel: what moves and what stands in the way.
+/// The slow part of a channel: movement and obstacles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Radio {
     /// Multipath, up to about a second.
@@ -114,10 +114,10 @@ pub struct Channel {
     pub name: &'static str,
     /// Its parameters.
     pub model: Model,
-    /// The recording that this channel as a whole is fitted to, if it is fitted to one; the others
-    /// join the slow part of one recording with the fast part of another.
+    /// The recording that this channel as a whole is fitted to, if any. The other channels join the
+    /// slow part of one recording with the fast part of another.
     pub recording: Option<&'static Recording>,
-    /// What it is calibrated on and why.
+    /// The recordings it is calibrated on, and why.
     pub basis: &'static str,
 }
 
@@ -128,7 +128,7 @@ pub struct Recording {
     pub name: &'static str,
     /// Its length in seconds.
     pub duration_s: f64,
-    /// What was recorded.
+    /// The recorded figures.
     pub figures: Figures,
 }
 
@@ -172,7 +172,7 @@ pub fn describe(name: &str) -> Option<&'static Channel> {
 impl Channel {
     /// The channel's opportunities from millisecond zero on, without end.
     pub fn opportunities(&self, seed: u64) -> Opportunities {
-        // Each channel has streams of its own: the two directions of one run are independent, and
+        // Each channel has its own streams: the two directions of one run are independent, and
         // adding a channel leaves the others unchanged.
         self.model.opportunities(seed, fnv1a(self.name))
     }
@@ -326,14 +326,14 @@ impl Opportunities {
     fn next_grant(&mut self) -> f64 {
         let mut service = self.grants.gap();
         loop {
-            let left = (self.step_ends - self.now) * self.radio.speed;
-            if service < left {
+            let capacity = (self.step_ends - self.now) * self.radio.speed;
+            if service < capacity {
                 self.now += service / self.radio.speed;
                 return self.grants.burst() * self.radio.size;
             }
-            service -= left;
+            service -= capacity;
             self.now = self.step_ends;
-            // What an outage covers is lost: the radio changes, service stands still.
+            // Service during an outage is lost: the radio changes, service stands still.
             if let Some(outage) = self.radio.step() {
                 self.now += outage;
                 let steps = (outage / STEP_MS) as u64;
@@ -362,7 +362,7 @@ impl Iterator for Opportunities {
     }
 }
 
-/// The slow processes and what they make of the rate.
+/// The slow processes and the rate that they yield.
 #[derive(Debug)]
 struct RadioState {
     swings: [SwingState; 3],
@@ -398,7 +398,7 @@ impl RadioState {
         // Share of steps at rate f in which the channel is not in an outage: 1 / (1 + h(f)·L).
         let on = |hazard: f64, f: f64| 1.0 / (1.0 + hazard * danger(f) * outages.mean_ms / STEP_MS);
         // The hazard for which outages per minute come out right, by bisection.
-        let wanted = outages.per_min / 60_000.0 * STEP_MS;
+        let target = outages.per_min / 60_000.0 * STEP_MS;
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..60 {
             let hazard = 0.5 * (low + high);
@@ -406,7 +406,7 @@ impl RadioState {
                 let f = rate(z);
                 hazard * danger(f) * on(hazard, f)
             });
-            if rate_of_outages < wanted {
+            if rate_of_outages < target {
                 low = hazard
             } else {
                 high = hazard
@@ -493,7 +493,7 @@ struct OutageLengths {
 impl OutageLengths {
     fn new(radio: &Radio) -> Self {
         let n = radio.outages_per_min;
-        // The longest outage stands for a fifth of those beyond a second, or of the last class.
+        // The longest outage represents a fifth of those beyond a second, or of the last class.
         let longest = radio.longest_outage_ms;
         let mut knots = [
             (100.0, n[0]),

@@ -1,9 +1,10 @@
 //! Links and paths, without a clock.
 //!
-//! A channel is a schedule of opportunities to deliver ([`Trace`]) or a rate that changes in steps; a [`Link`] puts a
-//! queue before it and says when each packet leaves; a [`Path`] is what packets cross from one end to the other: random
-//! loss, links, propagation. The caller passes the time to each call, so that a simulator, a real-time emulator and
-//! fault tests drive the same code.
+//! A channel is a schedule of opportunities to deliver ([`Trace`]) or a rate that changes in steps.
+//! A [`Link`] puts a queue before it and determines when each packet leaves. A [`Path`] is the
+//! sequence that packets cross from one end to the other: random loss, links, propagation. The
+//! caller passes the time to each call, so that a simulator, a real-time emulator and fault tests
+//! drive the same code.
 
 mod cache;
 pub mod catalogue;

@@ -1,9 +1,10 @@
 //! CellReplay's light traces: what a cellular link did with short packet trains, sent while it was otherwise idle
 //! (Sentosa et al., NSDI 2025; `*-delay-light-pdo` of its repository).
 //!
-//! Each line is a train, `time base off0 off1 …`, in whole milliseconds: when it was sent, the one-way delay of its first
-//! packet, and by how much later each of its packets came than the first, so that the first offset is 0. The last line
-//! only closes the interval of the one before: its time is the period after which the trace repeats.
+//! Each line is a train, `time base off0 off1 …`, in whole milliseconds. The time is that of its
+//! sending, and the base is the one-way delay of its first packet. Each offset says how much later
+//! than the first a packet arrived, so that the first offset is 0. The last line only closes the
+//! interval of the one before: its time is the period after which the trace repeats.
 //!
 //! [`Replay`](crate::path::replay::Replay) is what packets cross by such a trace.
 
@@ -138,13 +139,14 @@ impl LightTrace {
 
     /// The least delay of a train's first packet, ms.
     pub fn least_base_ms(&self) -> u64 {
-        let least = self.trains.iter().map(|train| train.base_ms).min();
-        u64::from(least.unwrap_or_default())
+        let min_base_ms = self.trains.iter().map(|train| train.base_ms).min();
+        u64::from(min_base_ms.unwrap_or_default())
     }
 
-    /// The train that was sent last before or at `ms`, which is counted from the beginning and within the period, and the
-    /// delay of a first packet at `ms`, in whole milliseconds: interpolated linearly between this train's and the next's
-    /// and rounded down. Before the first train it is the first's.
+    /// The last train sent before or at `ms`, and the delay of a first packet at `ms` in whole
+    /// milliseconds. `ms` is counted from the beginning and within the period. The delay is
+    /// interpolated linearly between this train's and the next's and rounded down; before the first
+    /// train it is the first's.
     pub(crate) fn at(&self, ms: u64) -> (usize, u64) {
         let after = self.trains.partition_point(|train| train.time_ms <= ms);
         let line = after.saturating_sub(1).min(self.trains.len() - 2);
@@ -166,13 +168,13 @@ impl LightTrace {
 mod tests {
     use super::*;
 
-    fn found(text: &str) -> Result<LightTrace, String> {
+    fn parsed(text: &str) -> Result<LightTrace, String> {
         LightTrace::parse("light", text.as_bytes()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_line_is_a_train_and_the_last_one_ends_it() {
-        let trace = found("0 20 0 1 3\n100 24 0 2 2 9\r\n200 22 0 1").unwrap();
+        let trace = parsed("0 20 0 1 3\n100 24 0 2 2 9\r\n200 22 0 1").unwrap();
         assert_eq!((trace.trains(), trace.period_ms()), (2, 200));
         assert_eq!(trace.least_base_ms(), 20);
         assert_eq!(trace.offsets(0), [0, 1, 3]);
@@ -185,11 +187,11 @@ mod tests {
 
     #[test]
     fn before_the_first_train_the_first_one_holds_and_of_two_at_one_time_the_second() {
-        let trace = found("10 30 0\n20 40 0 7\n20 80 0 8\n40 80 0\n").unwrap();
+        let trace = parsed("10 30 0\n20 40 0 7\n20 80 0 8\n40 80 0\n").unwrap();
         assert_eq!(trace.at(0), (0, 30));
         assert_eq!(trace.at(19), (0, 39));
         assert_eq!(trace.at(20), (2, 80));
-        let trace = found("10 30 0\n10 40 0\n20 40 0\n").unwrap();
+        let trace = parsed("10 30 0\n10 40 0\n20 40 0\n").unwrap();
         assert_eq!((trace.at(3), trace.at(10)), ((0, 30), (1, 40)));
     }
 
@@ -214,7 +216,7 @@ mod tests {
             // A `/` ends a line.
             let (text, problem) = case.split_once("=> ").expect("a case");
             let text = text.trim().replace('/', "\n");
-            assert_eq!(found(&text), Err(format!("light trace `light`{problem}")));
+            assert_eq!(parsed(&text), Err(format!("light trace `light`{problem}")));
         }
     }
 
@@ -222,8 +224,8 @@ mod tests {
     fn a_line_that_does_not_end_is_refused_and_not_read_in_parts() {
         let text = format!("0 20 0{}\n100 20 0\n200 20 0\n", " 1".repeat(40_000));
         let problem = "light trace `light`, line 1: the line is longer than 65536 bytes";
-        assert_eq!(found(&text), Err(problem.to_owned()));
+        assert_eq!(parsed(&text), Err(problem.to_owned()));
         let text = format!("0 20 0{}\n100 20 0\n200 20 0\n", " 1".repeat(30_000));
-        assert_eq!(found(&text).unwrap().offsets(0).len(), 30_001);
+        assert_eq!(parsed(&text).unwrap().offsets(0).len(), 30_001);
     }
 }

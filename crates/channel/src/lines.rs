@@ -8,10 +8,11 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Problem};
 use crate::files::{self, Opened};
 
-/// Where no valid line is longer (20 digits, carriage return and newline), no more of one is read.
+/// The limit of a line's bytes that are read, if no valid line is longer (20 digits, carriage
+/// return and newline).
 const LONGEST_LINE: u64 = 64;
 
-/// What some programs write before text of UTF-8; it is no part of the first line.
+/// The mark that some programs write before text of UTF-8; it is not part of the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Opens the file at `path`; returns what messages call it, too.
@@ -109,7 +110,7 @@ pub(crate) fn not_text(line: &[u8]) -> Option<Problem> {
     bad.or_else(control).map(Problem::NotText)
 }
 
-/// What a message quotes of `line`.
+/// The excerpt of `line` that a message quotes.
 pub(crate) fn excerpt(line: &[u8]) -> String {
     const SHOWN: usize = 40;
     let text = String::from_utf8_lossy(line);
@@ -169,7 +170,7 @@ impl Format {
         built.then_some(()).ok_or_else(no_support)
     }
 
-    /// Runs `write` with what it writes compressed into `out`.
+    /// Runs `write` and compresses its output into `out`.
     pub(crate) fn encode(
         self,
         out: &mut dyn Write,
@@ -192,7 +193,7 @@ impl Format {
         }
     }
 
-    /// What `stored` holds once decompressed.
+    /// The decompressed contents of `stored`.
     fn decode<'a>(self, stored: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
         Ok(match self {
             #[cfg(feature = "gzip")]
@@ -212,7 +213,8 @@ impl Format {
     }
 }
 
-/// Tells trouble with the file from trouble with what it holds: only the first has a code from the system.
+/// Distinguishes an error of the file from damaged contents: only the first has a code from the
+/// system.
 fn reading(what: &'static str, name: &str, format: Format, source: io::Error) -> Error {
     let name = name.to_owned();
     if format == Format::Plain || source.raw_os_error().is_some() {
@@ -320,8 +322,8 @@ pub(crate) fn for_each_cut(
     Ok((content, hex(&stored.hash.finalize())))
 }
 
-/// What a file of text holds, decompressed as it is read if its first bytes say so: gzip or xz. Nothing is unpacked
-/// beforehand, so a file that expands without end takes no room.
+/// The contents of a text file, decompressed while it is read if its first bytes indicate gzip or
+/// xz. Nothing is unpacked beforehand, so a file that expands without end takes no room.
 ///
 /// # Errors
 /// If `stored` cannot be read, or is compressed in a way that this build does not know. Reading tells damage.
@@ -340,7 +342,7 @@ pub fn decompressed<'a>(mut stored: impl Read + 'a) -> io::Result<Box<dyn Read +
     })
 }
 
-/// Says of what is damaged that it is.
+/// Names the damage of damaged contents.
 struct Unpacked<'a> {
     format: Format,
     inner: Box<dyn Read + 'a>,

@@ -1,5 +1,5 @@
-//! What one name stands for: in this order an existing file, `rate:MBPS`, a built-in synthetic channel, or a public
-//! recording.
+//! The channel that one name denotes: in this order an existing file, `rate:MBPS`, a built-in
+//! synthetic channel, or a public recording.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::trace::Trace;
 /// A built-in channel repeats after this long: no run needs more, and it bounds memory.
 pub const LONGEST_BUILT_IN: Duration = Duration::from_secs(3600);
 
-/// What one name stands for.
+/// The channel of one name.
 #[derive(Clone, Debug)]
 pub enum Named {
     /// A file.
@@ -37,7 +37,7 @@ pub enum Named {
 }
 
 impl Named {
-    /// What `text` names, recordings being kept in `cache`.
+    /// Looks up `text`; recordings are kept in `cache`.
     ///
     /// # Errors
     /// If it names nothing; the message lists near matches.
@@ -57,7 +57,7 @@ impl Named {
             return Ok(Named::Recording { recording, path });
         }
         if path.is_dir() {
-            // Nothing else has this name: reading says what is wrong with it.
+            // No other kind has this name: reading it reports the mistake.
             return Ok(Named::File(path.to_owned()));
         }
         Err(unknown(text))
@@ -76,7 +76,7 @@ impl Named {
         }
     }
 
-    /// The trace, read or made, of what is not a rate.
+    /// The trace, read or made; rates have none.
     pub(crate) fn trace(&self, seed: u64, duration: Duration) -> Result<Arc<Trace>, Error> {
         match self {
             Named::Rate(_) => unreachable!("a rate is refused where a trace is needed"),

@@ -1,8 +1,8 @@
-//! What paths need to know of a packet, and what a link records with it.
+//! The properties of a packet that paths use and links record.
 
 use verus_core::{Bytes, Ecn, Time};
 
-/// What paths carry.
+/// A packet on a path.
 pub trait Packet {
     /// The index of the flow that it belongs to: each flow has its own propagation delay and random losses.
     #[inline]

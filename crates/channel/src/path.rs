@@ -8,11 +8,12 @@
 //!                    └───────────┴──────┴─▶ dropped
 //! ```
 //!
-//! The caller owns the clock: it says when a packet sets out ([`Path::send`]), lets the links serve what is due
-//! ([`Path::serve`] at [`Path::next_departure`]), and takes what has arrived ([`Path::arrive`]). A caller that is late
-//! changes nothing: what was due at an instant happens as of that instant. A [`Watch`] hears of each event.
+//! The caller owns the clock. It says when a packet sets out ([`Path::send`]), lets the links serve
+//! packets ([`Path::serve`] at [`Path::next_departure`]), and takes those that have arrived
+//! ([`Path::arrive`]). A late caller changes nothing: everything happens as of the instant when it
+//! was due. A [`Watch`] is notified of each event.
 //!
-//! Each element has a file of its own. A new one is one more variant of [`Element`].
+//! Each element has its own file. A new one is one more variant of [`Element`].
 
 pub mod bursts;
 pub mod config;
@@ -177,8 +178,9 @@ impl<P: Packet> Path<P> {
         }
     }
 
-    /// A packet of `size` sets out at `now`. The caller must have let the links serve what was due before `now`, but
-    /// not what is due at `now`: at one instant, packets enter a queue before others leave it.
+    /// A packet of `size` sets out at `now`. The caller must have let the links serve everything
+    /// due before `now`, but nothing due at `now`: at one instant, packets enter a queue before
+    /// others leave it.
     ///
     /// # Panics
     /// If the path has no delay for the packet's flow.
@@ -207,7 +209,8 @@ impl<P: Packet> Path<P> {
         }
     }
 
-    /// As [`serve`](Self::serve), but only what is due before `now`: for a caller that is about to send at `now`.
+    /// As [`serve`](Self::serve), but only for times before `now`: for a caller that is about to
+    /// send at `now`.
     #[inline]
     pub fn serve_before(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
         loop {
@@ -233,7 +236,7 @@ impl<P: Packet> Path<P> {
         self.arrive_or_next(now, pipe, watch).ok()
     }
 
-    /// As [`arrive`](Self::arrive); where none has arrived, when the next does
+    /// As [`arrive`](Self::arrive); if no packet has arrived, the time when the next does
     /// ([`next_arrival`](Self::next_arrival)).
     ///
     /// # Errors
@@ -289,11 +292,11 @@ impl<P: Packet> Path<P> {
     /// Packets in its links and in propagation.
     pub fn packets(&self) -> usize {
         let queued: usize = self.links().map(Link::queued_packets).sum();
-        let held = self.elements.iter().map(|element| match element {
+        let replayed = self.elements.iter().map(|element| match element {
             Element::Replay(replay) => replay.held_packets(),
             _ => 0,
         });
-        queued + held.sum::<usize>() + self.delay.packets()
+        queued + replayed.sum::<usize>() + self.delay.packets()
     }
 
     /// Finds out which link serves a packet next, and when. Of two due at one instant, the one that is crossed first: a
@@ -319,7 +322,7 @@ impl<P: Packet> Path<P> {
         }
     }
 
-    /// Lets the link at element `index` serve what is due at `at`.
+    /// Lets the link at element `index` serve packets due at `at`.
     #[inline]
     fn depart(&mut self, at: Time, index: usize, watch: &mut impl Watch<P>) {
         let Element::Link(link) = &mut self.elements[index] else {
@@ -501,24 +504,24 @@ mod tests {
 
     impl Packet for Number {}
 
-    /// What was told, in a word each, with the time in ms.
+    /// A log of events: time in ms, packet, and a few words.
     #[derive(Debug, Default)]
-    struct Told(Vec<(u64, u32, &'static str)>);
+    struct EventLog(Vec<(u64, u32, &'static str)>);
 
-    impl Watch<Number> for Told {
+    impl Watch<Number> for EventLog {
         fn on_entered(&mut self, now: Time, _: Bytes, packet: &Number) {
             self.0.push((now.as_millis(), packet.0, "entered"));
         }
 
         fn on_dropped(&mut self, now: Time, _: Bytes, packet: &Number, dropped: Dropped) {
-            let what = match (dropped.element, dropped.why) {
+            let event = match (dropped.element, dropped.why) {
                 (0, Why::Chance) => "lost",
                 (1, Why::Refused) => "refused by the first",
                 (2, Why::Refused) => "refused by the second",
                 (1, Why::Waited) => "dropped by the first",
                 other => panic!("{other:?}"),
             };
-            self.0.push((now.as_millis(), packet.0, what));
+            self.0.push((now.as_millis(), packet.0, event));
         }
 
         fn on_left(&mut self, now: Time, _: Bytes, _: Time, packet: &Number) {
@@ -556,16 +559,16 @@ mod tests {
             link(6.0, "droptail:packets=1"),
         ];
         let mut path = Path::new(elements, Delay::constant(Duration::from_millis(10)));
-        let mut told = Told::default();
+        let mut events = EventLog::default();
         for number in 0..5 {
-            path.send(at(0), PACKET, Number(number), &mut told);
+            path.send(at(0), PACKET, Number(number), &mut events);
         }
         assert_eq!(path.packets(), 5);
         assert_eq!(path.next_departure(), Some(at(1)));
         // Late, and all at once: the same as if the path had been served at each instant.
-        path.serve(at(100), &mut told);
-        while path.arrive(at(100), 0, &mut told).is_some() {}
-        let but_entering: Vec<_> = told.0.into_iter().skip(5).collect();
+        path.serve(at(100), &mut events);
+        while path.arrive(at(100), 0, &mut events).is_some() {}
+        let but_entering: Vec<_> = events.0.into_iter().skip(5).collect();
         let expected = [
             // At 3 ms the third leaves the first link before the first leaves the second: there is one that waits.
             (3, 2, "refused by the second"),
@@ -589,16 +592,16 @@ mod tests {
             link(12.0, "codel:target_ms=2,interval_ms=10,limit=9000"),
         ];
         let mut path = Path::new(elements, Delay::constant(Duration::from_millis(10)));
-        let mut told = Told::default();
+        let mut events = EventLog::default();
         for number in 0..1_000 {
             let now = Time::from_nanos(u64::from(number) * 500_000);
-            path.serve_before(now, &mut told);
-            path.send(now, PACKET, Number(number), &mut told);
+            path.serve_before(now, &mut events);
+            path.send(now, PACKET, Number(number), &mut events);
         }
-        path.serve(at(10_000), &mut told);
-        while path.arrive(at(10_000), 0, &mut told).is_some() {}
+        path.serve(at(10_000), &mut events);
+        while path.arrive(at(10_000), 0, &mut events).is_some() {}
         assert_eq!(path.packets(), 0);
-        let count = |what| told.0.iter().filter(|told| told.2 == what).count();
+        let count = |what| events.0.iter().filter(|events| events.2 == what).count();
         let dropped = ["lost", "refused by the first", "dropped by the first"].map(count);
         assert!(dropped.iter().all(|&times| times > 10), "{dropped:?}");
         assert_eq!(count("entered"), 1_000);
@@ -609,16 +612,19 @@ mod tests {
     #[test]
     fn without_links_a_path_is_propagation_only() {
         let mut path = Path::new(Vec::new(), Delay::constant(Duration::from_millis(10)));
-        let mut told = Told::default();
-        path.send(at(5), PACKET, Number(7), &mut told);
+        let mut events = EventLog::default();
+        path.send(at(5), PACKET, Number(7), &mut events);
         assert_eq!(
             (path.next_departure(), path.next_arrival(0)),
             (None, Some(at(15)))
         );
         assert_eq!(path.capacity(at(0), at(10)), None);
-        assert_eq!(path.arrive(at(14), 0, &mut told), None);
-        assert_eq!(path.arrive(at(20), 0, &mut told), Some((at(15), Number(7))));
+        assert_eq!(path.arrive(at(14), 0, &mut events), None);
+        assert_eq!(
+            path.arrive(at(20), 0, &mut events),
+            Some((at(15), Number(7)))
+        );
         let expected = [(5, 7, "entered"), (5, 7, "left"), (15, 7, "arrived")];
-        assert_eq!(told.0, expected);
+        assert_eq!(events.0, expected);
     }
 }

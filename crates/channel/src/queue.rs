@@ -1,9 +1,10 @@
-//! Queue disciplines: what waits before a link, and what is refused or dropped.
+//! Queue disciplines: which packets wait before a link, and which are refused or dropped.
 //!
-//! A discipline decides and counts; [`crate::Link`] holds the packets. All thresholds are in bytes (drop-tail may state
-//! them in packets or milliseconds) and apply to what *waits*: the packet being sent has left the queue, as in Linux,
-//! ns-3 and Mahimahi. Each discipline has a file of its own. [`Registry::with`] adds one of another crate, a [`Queue`], and
-//! [`Registry::install`] gives it to the whole program, as `examples/own-command` does.
+//! A discipline decides and counts; [`crate::Link`] holds the packets. All thresholds are in bytes;
+//! drop-tail may also use packets or milliseconds. They apply to packets that *wait*: the packet
+//! being sent has left the queue, as in Linux, ns-3 and Mahimahi. Each discipline has its own file.
+//! [`Registry::with`] adds one of another crate, a [`Queue`], and [`Registry::install`] gives it to
+//! the whole program, as `examples/own-command` does.
 
 mod codel;
 mod droptail;
@@ -50,7 +51,7 @@ use ticks::Ticks;
 pub enum QueueConfig {
     /// Everything waits.
     Infinite,
-    /// What does not fit is refused.
+    /// Packets that do not fit are refused.
     DropTail(Limit),
     /// Random early detection.
     Red(RedConfig),
@@ -163,7 +164,7 @@ pub fn catalogue() -> Vec<Shown> {
 pub struct SpecError {
     /// The whole text, as given.
     pub text: String,
-    /// What is wrong with it.
+    /// The mistake.
     pub problem: Problem,
 }
 
@@ -252,7 +253,7 @@ pub(crate) struct Arrival {
     pub ecn: Ecn,
 }
 
-/// What to do with a packet that arrives.
+/// The decision about a packet that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Queue it.
@@ -342,7 +343,7 @@ impl<P: Packet> Discipline<P> {
         }
     }
 
-    /// Whether it keeps packets in queues of its own, rather than in the link's backlog.
+    /// Whether it keeps packets in its own queues, rather than in the link's backlog.
     #[inline]
     pub(crate) fn keeps(&self) -> bool {
         matches!(

@@ -1,9 +1,10 @@
 //! Rate series: what a channel carried in each stretch of time, turned into a trace.
 //!
-//! A header `start_s,end_s,mbps`, and then a row a stretch, each beginning where the one before ended: seconds, and Mbit/s
-//! of payload as received. Opportunities of [`OPPORTUNITY`] are spread evenly within a row, each in the millisecond in which
-//! the last of its bits comes, and what makes no whole one is carried over to the next row. What a row hides, such as bursts
-//! within a second, the trace does not have; a row of 0 is an outage.
+//! A header `start_s,end_s,mbps`, and then a row for each stretch, which begins where the one
+//! before ended: seconds, and Mbit/s of payload as received. Opportunities of [`OPPORTUNITY`] are
+//! spread evenly within a row, each in the millisecond of its last bit. An incomplete opportunity
+//! is carried over to the next row. The trace lacks details below a row, such as bursts within a
+//! second; a row of 0 is an outage.
 
 use std::path::Path;
 
@@ -29,8 +30,8 @@ const WORK: u128 = OPPORTUNITY.get() as u128 * 8 * 1_000_000;
 pub fn is_named(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     name.is_some_and(|name| {
-        let plain = name.strip_suffix(".gz").or(name.strip_suffix(".xz"));
-        plain.unwrap_or(&name).ends_with(".csv")
+        let uncompressed = name.strip_suffix(".gz").or(name.strip_suffix(".xz"));
+        uncompressed.unwrap_or(&name).ends_with(".csv")
     })
 }
 
@@ -57,7 +58,7 @@ pub fn parse(name: &str, bytes: impl std::io::Read) -> Result<Trace, Error> {
     if series.runs.is_empty() {
         return Err(Problem::NoRates.of_whole(WHAT, name));
     }
-    // The end of the last row is the period, and what comes within its last millisecond comes at it.
+    // The end of the last row is the period; opportunities within its last millisecond come at it.
     let period_ms = series.end_us.div_ceil(1000);
     Trace::from_runs(name, series.runs, period_ms)
 }
@@ -88,12 +89,13 @@ impl Row {
             return Err(problem());
         };
         let valid = |number: f64, most: f64| (0.0..=most).contains(&number);
-        let known = [
+        let bounded = [
             (start_s * 1e6, LONGEST_MICROS),
             (end_s * 1e6, LONGEST_MICROS),
             (mbps, FASTEST_MBPS),
         ];
-        if text.split(',').count() != 3 || !known.iter().all(|&(number, most)| valid(number, most))
+        if text.split(',').count() != 3
+            || !bounded.iter().all(|&(number, most)| valid(number, most))
         {
             return Err(problem());
         }
@@ -113,7 +115,7 @@ struct Series {
     origin_us: Option<u64>,
     /// Where the last one ends, from there.
     end_us: u64,
-    /// What has made no whole opportunity, in bits times 10⁶.
+    /// The incomplete opportunity, in bits times 10⁶.
     left: u128,
 }
 
@@ -166,12 +168,12 @@ mod tests {
     #[test]
     fn opportunities_are_spread_and_what_is_left_is_carried_over() {
         // 15.938 Mbit are 1328.17 opportunities, 17.596 are 1466.33: 2794.50 together.
-        let found = trace("0,1,15.938\n1,2,17.596\n").unwrap();
-        assert_eq!(found.count_before(1000), 1328);
-        assert_eq!(found.count_before(2000), 2794);
-        assert_eq!(found.period_ms(), 2000);
+        let trace_read = trace("0,1,15.938\n1,2,17.596\n").unwrap();
+        assert_eq!(trace_read.count_before(1000), 1328);
+        assert_eq!(trace_read.count_before(2000), 2794);
+        assert_eq!(trace_read.period_ms(), 2000);
         let (least, most) = (0..1000).fold((u64::MAX, 0), |(least, most), ms| {
-            let count = found.count_before(ms + 1) - found.count_before(ms);
+            let count = trace_read.count_before(ms + 1) - trace_read.count_before(ms);
             (least.min(count), most.max(count))
         });
         assert_eq!((least, most), (1, 2));
@@ -180,10 +182,10 @@ mod tests {
     #[test]
     fn a_row_of_nothing_is_an_outage_and_rows_may_begin_within_a_millisecond() {
         // 24 Mbit/s is two a millisecond.
-        let found = trace("5,5.0015,24\n5.0015,6,0\n6,6.002,24\n").unwrap();
-        let times: Vec<u64> = found.opportunities().collect();
+        let series = trace("5,5.0015,24\n5.0015,6,0\n6,6.002,24\n").unwrap();
+        let times: Vec<u64> = series.opportunities().collect();
         assert_eq!(times, [0, 0, 1, 1000, 1000, 1001, 1001]);
-        assert_eq!(found.period_ms(), 1002);
+        assert_eq!(series.period_ms(), 1002);
         let silent = trace("0,1,12\n1,2,0\n").unwrap();
         assert_eq!((silent.len(), silent.period_ms()), (1000, 2000));
     }

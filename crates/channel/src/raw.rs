@@ -58,8 +58,9 @@ pub fn parse(name: &str, bytes: impl Read) -> Result<Trace, Error> {
     finished.map_err(|problem| problem.of_whole(WHAT, name))
 }
 
-/// The trace of what arrived from `from` on, given in order as (time, bytes): an opportunity of `opportunity` bytes
-/// each time that many more have arrived, at the nearest millisecond since `from`.
+/// The trace of the arrivals from `from` on, given in order as (time, bytes). It has an opportunity
+/// of `opportunity` bytes each time that many more have arrived, at the nearest millisecond since
+/// `from`.
 ///
 /// # Errors
 /// If it is not enough for a trace.

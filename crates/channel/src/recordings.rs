@@ -1,7 +1,8 @@
 //! Public recordings: traces that others have published, fetched by name once and then kept in a cache.
 //!
-//! They are data (`recordings.tsv`): where each is published, what its content hashes to, under which licence, and which
-//! paper to cite. Downloading is not done here: this module says from where, to where, and whether what came is right.
+//! They are data (`recordings.tsv`): where each is published, the hash of its content, its licence,
+//! and the paper to cite. This module does not download: it knows the source and the destination,
+//! and checks the content.
 
 use std::env;
 use std::io::Read;
@@ -24,7 +25,7 @@ pub struct Recording {
     /// Its name here: a folder for the source and a file, for example `cs244-2017/city_drive_2min`. The part after the
     /// slash is enough.
     pub name: &'static str,
-    /// The names that stand for it and others together.
+    /// The groups that contain it.
     pub groups: Vec<&'static str>,
     /// The repository that publishes it, on GitHub.
     pub repository: &'static str,
@@ -48,7 +49,7 @@ pub struct Recording {
     pub duration_s: f64,
     /// Its mean rate in Mbit/s, at 1500 B an opportunity.
     pub mean_mbps: f64,
-    /// What else to know about it; often empty.
+    /// Further remarks; often empty.
     pub note: &'static str,
 }
 
@@ -95,11 +96,11 @@ pub fn recording(name: &str) -> Option<&'static Recording> {
     })
 }
 
-/// The recordings that `name` stands for: one, or all of a group. The group `cs244` is the six that the CS244
-/// reproduction ran on.
+/// The recordings that `name` denotes: one, or all of a group. The group `cs244` is the six that
+/// the CS244 reproduction ran on.
 ///
 /// # Errors
-/// If it stands for none; the message lists near matches.
+/// If it denotes no recording; the message lists near matches.
 pub fn select(name: &str) -> Result<Vec<&'static Recording>, Error> {
     if let Some(recording) = recording(name) {
         return Ok(vec![recording]);
@@ -195,8 +196,8 @@ impl Recording {
     }
 }
 
-/// Where recordings are kept: `VERUS_CACHE`, `XDG_CACHE_HOME/verus` or `HOME/.cache/verus`, whichever is set first; `None`
-/// without any of them.
+/// The folder of recordings: the first set of `VERUS_CACHE`, `XDG_CACHE_HOME/verus` and
+/// `HOME/.cache/verus`; `None` without any of them.
 pub fn cache_dir() -> Option<PathBuf> {
     let set = |name| {
         env::var_os(name)

@@ -77,8 +77,8 @@ fn offset(line: &[u8], size: u64) -> Result<f64, Problem> {
     };
     let text = std::str::from_utf8(line).map_err(|_| problem())?;
     let mut words = text.split_ascii_whitespace();
-    let found = (words.next(), words.next(), words.next());
-    let (Some(of), Some(millis), None) = found else {
+    let fields = (words.next(), words.next(), words.next());
+    let (Some(of), Some(millis), None) = fields else {
         return Err(problem());
     };
     let millis: f64 = millis.parse().map_err(|_| problem())?;
@@ -92,7 +92,7 @@ fn offset(line: &[u8], size: u64) -> Result<f64, Problem> {
 mod tests {
     use super::*;
 
-    fn found(text: &str) -> Result<SizeOffsets, String> {
+    fn parsed(text: &str) -> Result<SizeOffsets, String> {
         SizeOffsets::parse("sizes", text.as_bytes()).map_err(|error| error.to_string())
     }
 
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn an_offset_is_interpolated_between_sizes_and_kept_below_the_first() {
-        let sizes = found(&lines().join("\n")).unwrap();
+        let sizes = parsed(&lines().join("\n")).unwrap();
         for (size, millis) in [
             (1, -0.5),
             (40, -0.5),
@@ -145,7 +145,7 @@ mod tests {
             ),
             ("100 1\n200 2\n".to_owned(), few.to_owned()),
         ] {
-            assert_eq!(found(&text), Err(format!("size offsets `sizes`{problem}")));
+            assert_eq!(parsed(&text), Err(format!("size offsets `sizes`{problem}")));
         }
     }
 }

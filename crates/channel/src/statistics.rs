@@ -1,11 +1,10 @@
-//! What a recording looks like in numbers: rate, variability on three time scales, bursts, gaps
-//! and outages.
+//! A recording in numbers: rate, variability on three time scales, bursts, gaps and outages.
 //!
-//! One pass over the opportunities, in memory that does not grow with the trace's length: bins are
+//! One pass over the opportunities, in memory that does not grow with the trace's length. Bins are
 //! summed as they pass, in exact integers, and only counts of distinct values are kept. The
 //! definitions are those that synthetic channels are calibrated with (see [`crate::generate`]):
 //!
-//! * a *burst* is what one delivering millisecond carries;
+//! * a *burst* is the bytes of one delivering millisecond;
 //! * a *gap* is the distance between successive delivering milliseconds;
 //! * an *outage* is a gap of 100 ms or more, and the wait before the first opportunity counts;
 //! * bins are whole bins from zero up to the last timestamp, and a coefficient of variation is the
@@ -186,8 +185,8 @@ impl Statistics {
     /// # Panics
     /// If `width_ms` is another width.
     pub fn bin(&self, width_ms: u64) -> &BinStatistics {
-        let found = self.bins.iter().find(|b| b.width_ms == width_ms);
-        found.expect("only the widths of BIN_WIDTHS_MS are computed")
+        let bin = self.bins.iter().find(|b| b.width_ms == width_ms);
+        bin.expect("only the widths of BIN_WIDTHS_MS are computed")
     }
 
     /// Outages (gaps of at least 100 ms) per minute.
@@ -282,10 +281,10 @@ impl Counts {
 
     /// The value at `rank`, counting from 0 in ascending order.
     fn at(&self, rank: u64) -> u64 {
-        let mut seen = 0;
+        let mut cumulated = 0;
         for (value, count) in self.iter() {
-            seen += count;
-            if seen > rank {
+            cumulated += count;
+            if cumulated > rank {
                 return value;
             }
         }
@@ -356,7 +355,7 @@ const REACH: usize = LAGS[LAGS.len() - 1];
 #[derive(Debug)]
 struct BinSums {
     width: u64,
-    /// The bin being filled and what it holds.
+    /// The bin being filled and its bytes.
     current: u64,
     held: u64,
     /// The first and the last bins, by bin number modulo their length; they correct the ends of
@@ -393,9 +392,9 @@ impl BinSums {
 
     /// Completes every bin before `bin`.
     fn complete_until(&mut self, bin: u64) {
-        let mut left = bin - self.current;
+        let mut remaining = bin - self.current;
         // After REACH empty bins, further empty ones change nothing but their number.
-        let mut steps = left.min(REACH as u64 + 1);
+        let mut steps = remaining.min(REACH as u64 + 1);
         while steps > 0 {
             let value = std::mem::take(&mut self.held);
             let slot = (self.current % REACH as u64) as usize;
@@ -413,10 +412,10 @@ impl BinSums {
             self.values.add(value);
             self.current += 1;
             steps -= 1;
-            left -= 1;
+            remaining -= 1;
         }
-        self.values.add_many(0, left);
-        self.current += left;
+        self.values.add_many(0, remaining);
+        self.current += remaining;
     }
 
     fn finish(mut self, duration: u64) -> (BinStatistics, Counts) {

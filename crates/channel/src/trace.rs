@@ -5,10 +5,10 @@
 //! repeats with a period equal to its last time, so lap `k` has an opportunity at `k·period + t` for each
 //! line `t`. Only a stretch of a trace (`expression`) can have a longer period, with silence at its end.
 //!
-//! In memory a trace is a list of runs (a distinct millisecond and how many opportunities it has),
-//! each two small variable-length numbers, with an index entry every 128 runs. A minute at 700 Mbit/s is
-//! then 120 kB, and a gigabyte of text about 200 MB at the very worst, whatever the
-//! number of opportunities; counting those before an instant is a binary search.
+//! In memory a trace is a list of runs, each a distinct millisecond and its number of
+//! opportunities. A run is two small variable-length numbers, with an index entry every 128 runs. A
+//! minute at 700 Mbit/s is then 120 kB, and a gigabyte of text about 200 MB at the very worst.
+//! Counting the opportunities before an instant is a binary search.
 
 use std::fs;
 use std::io::{self, BufWriter, Read, Write};
@@ -89,9 +89,9 @@ impl Trace {
         Trace::parse(&name, file)
     }
 
-    /// Reads a trace from `bytes`: plain, gzip or xz, told apart by their first bytes. `name` is what
-    /// messages call it; its extension matters only when the bytes are neither compressed nor digits.
-    /// Never panics, whatever the bytes: a fuzz target can call this.
+    /// Reads a trace from `bytes`: plain, gzip or xz, detected by their first bytes. `name` is its
+    /// name in messages; its extension matters only for bytes that are not compressed and not
+    /// digits. Never panics on any bytes: a fuzz target can call this.
     ///
     /// # Errors
     /// If the bytes are not a trace.
@@ -184,7 +184,7 @@ impl Trace {
         out.write_all(&text)
     }
 
-    /// What the trace is called: the file's path as it was given, or a generator's name.
+    /// The trace's name: the file's path as passed, or a generator's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -242,8 +242,8 @@ impl Trace {
         Rate::from_bps(u64::try_from(bits / u128::from(self.period_ms)).unwrap_or(u64::MAX))
     }
 
-    /// SHA-256 of the uncompressed text, in hexadecimal: of what was read, or, for a trace that was made
-    /// here, of what [`Trace::write`] would write, and of the period where that is longer.
+    /// SHA-256 of the uncompressed text, in hexadecimal. A trace made here hashes the output of
+    /// [`Trace::write`], and its period if that is longer.
     pub fn sha256(&self) -> String {
         match &self.hashes {
             Some((content, _)) => content.clone(),
@@ -429,7 +429,7 @@ impl Cursor {
             return 0;
         }
         // The cursor is at the beginning of a run here, so all before it are the runs before.
-        let here = u128::from(self.trace.count_before(self.ms))
+        let position_before = u128::from(self.trace.count_before(self.ms))
             + u128::from(self.base_ms / self.trace.period_ms)
                 * u128::from(self.trace.opportunities);
         let ms = now.as_nanos().div_ceil(NANOS_PER_MILLI);
@@ -449,7 +449,7 @@ impl Cursor {
             before += u128::from(self.left);
             self.next_run();
         }
-        u64::try_from(before.saturating_sub(here)).unwrap_or(u64::MAX)
+        u64::try_from(before.saturating_sub(position_before)).unwrap_or(u64::MAX)
     }
 
     /// Moves to the next run, in the next lap if need be.
@@ -534,7 +534,7 @@ impl Builder {
         self.finish_at(name, None)
     }
 
-    /// With a period of its own, which is not before the last time.
+    /// Ends the trace with its own period, which is not before the last time.
     fn finish_at(mut self, name: &str, period_ms: Option<u64>) -> Result<Trace, Problem> {
         self.end_run();
         if self.opportunities == 0 {
@@ -662,9 +662,9 @@ mod tests {
 
     #[test]
     fn line_ends_and_trailing_blank_lines_do_not_matter() {
-        let plain = parse("1\n2\n").unwrap();
+        let expected = parse("1\n2\n").unwrap();
         for text in ["1\n2", "1\r\n2\r\n", "1\n2\n\n", "1\n2\n\r\n\n"] {
-            assert_eq!(parse(text).unwrap(), plain, "{text:?}");
+            assert_eq!(parse(text).unwrap(), expected, "{text:?}");
         }
     }
 
@@ -816,11 +816,15 @@ mod tests {
                 fs::copy(&path, &other).unwrap();
                 assert_eq!(Trace::read(&other).unwrap(), trace);
             }
-            let left: Vec<_> = fs::read_dir(&folder)
+            let remaining: Vec<_> = fs::read_dir(&folder)
                 .unwrap()
                 .map(|entry| entry.unwrap().file_name())
                 .collect();
-            assert_eq!(left.len(), 4, "no temporary file remains: {left:?}");
+            assert_eq!(
+                remaining.len(),
+                4,
+                "no temporary file remains: {remaining:?}"
+            );
             fs::remove_dir_all(folder).unwrap();
         }
 

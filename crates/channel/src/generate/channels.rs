@@ -1,9 +1,9 @@
 //! The built-in channels, as data: `fits.tsv` has what the recordings give, a row each, made by the `calibrate` example;
 //! `channels.tsv` has the channels, a row each.
 //!
-//! A scenario that was recorded takes one recording's whole fit. The others join parts of two, at a mean rate of their own:
-//! what moves and what stands in the way decides the slow part ([`super::Radio`]), the technology decides the fast part
-//! ([`super::Scheduler`]).
+//! A recorded scenario takes one recording's whole fit. The others join parts of two recordings, at
+//! their own mean rate. Movement and obstacles decide the slow part ([`super::Radio`]), the
+//! technology decides the fast part ([`super::Scheduler`]).
 //!
 //! Sources of the recordings, by folder: `verus-2015`, the Verus authors' (Zaki et al., SIGCOMM
 //! 2015; technology not stated; 2 to 5 Mbit/s taken as 3G, 16 to 18 as LTE); `mahimahi`, Winstein
@@ -20,7 +20,7 @@ use super::{Channel, Figures, Model, Radio, Recording, Scheduler, Swing};
 pub static CHANNELS: LazyLock<Vec<Channel>> =
     LazyLock::new(|| rows(include_str!("channels.tsv")).map(channel).collect());
 
-/// What the recordings give.
+/// The fits of the recordings.
 static FITS: LazyLock<Vec<Fit>> =
     LazyLock::new(|| rows(include_str!("fits.tsv")).map(fit).collect());
 
@@ -104,12 +104,12 @@ fn fit(mut cells: Cells) -> Fit {
 
 fn channel(mut cells: Cells) -> Channel {
     let fit = |name: &str| -> &'static Fit {
-        let found = FITS.iter().find(|fit| fit.name == name);
-        found.unwrap_or_else(|| panic!("no fit `{name}`; tests read every row"))
+        let row = FITS.iter().find(|fit| fit.name == name);
+        row.unwrap_or_else(|| panic!("no fit `{name}`; tests read every row"))
     };
     let name = cells.text();
     let (slow, fast) = (fit(cells.text()), fit(cells.text()));
-    // Without a rate of its own it is a recording's whole fit.
+    // Without its own rate it is a recording's whole fit.
     let mean_mbps = cells.text();
     let whole = mean_mbps.is_empty();
     Channel {

@@ -22,7 +22,7 @@ pub struct BurstsConfig {
 pub struct BurstsError(pub String);
 
 impl BurstsError {
-    /// What it must be.
+    /// The accepted texts.
     pub const EXPECTED: &str = "`none`, or LOST/OF with fewer lost than there are, such as 2/18";
 }
 
@@ -34,8 +34,8 @@ impl FromStr for BurstsConfig {
             return Ok(BurstsConfig::default());
         }
         let whole = |digits: &str| {
-            let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
-            plain.then(|| digits.parse().ok()).flatten()
+            let digits_only = digits.bytes().all(|byte| byte.is_ascii_digit());
+            digits_only.then(|| digits.parse().ok()).flatten()
         };
         let parts = text.split_once('/');
         let numbers = parts.and_then(|(lost, of)| whole(lost).zip(whole(of)));

@@ -1,5 +1,4 @@
-//! What a path consists of, as data. The simulator and the emulator both build their paths from
-//! this.
+//! Paths as data. The simulator and the emulator both build their paths from this.
 
 use rand_chacha::ChaCha8Rng;
 use verus_core::{Duration, random};
@@ -16,8 +15,8 @@ use super::{Element, Packet, Path};
 use crate::queue::QueueConfig;
 use crate::schedule::Schedule;
 
-/// What packets cross in one direction, in the order of the fields. By default no element loses or
-/// delays anything.
+/// The elements that packets cross in one direction, in the order of the fields. By default no
+/// element loses or delays anything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathConfig {
     /// Probability that a packet is lost by chance.
@@ -55,7 +54,7 @@ pub enum Crosses {
     Second,
 }
 
-/// The direction of a path: each direction has random streams of its own.
+/// The direction of a path: each direction has its own random streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// The direction of the data.
@@ -96,18 +95,20 @@ impl PathConfig {
         self.overtaking || self.reorder != ReorderConfig::None
     }
 
-    /// The propagation delay of a flow's packets as far as it is known before they are sent: with a light trace the least
-    /// of a train, with a recorded series the least of it, and otherwise that at the beginning.
+    /// The propagation delay of a flow's packets, as known before they are sent. With a light trace
+    /// it includes the least of a train; of a recorded series it is the least, otherwise the one at
+    /// the beginning.
     pub fn base_delay(&self, flow: usize) -> Duration {
         let steps = self.delays[flow].steps();
-        let own = match self.overtaking {
+        let propagation = match self.overtaking {
             true => steps.iter().map(|step| step.1).min().unwrap_or_default(),
             false => steps[0].1,
         };
-        own + self
-            .light
-            .as_ref()
-            .map_or(Duration::ZERO, LightConfig::least)
+        propagation
+            + self
+                .light
+                .as_ref()
+                .map_or(Duration::ZERO, LightConfig::min_delay)
     }
 
     /// The propagation delay of the packets of flow 0 before the path begins.

@@ -14,9 +14,9 @@ use crate::schedule::{Follower, Schedule};
 /// under way. Exceptions are packets that a [`Reorder`] holds back, and paths on which packets [may
 /// overtake](Delay::overtaking). In the steady state nothing is allocated.
 ///
-/// Flows with the same constant delay share a *pipe*, a first-in first-out line, as none of their packets can overtake
-/// another; every other flow has a pipe of its own. Of a pipe's packets that arrive at one instant, the first to set
-/// out comes first.
+/// Flows with the same constant delay share a *pipe*, a first-in first-out line, since their
+/// packets cannot overtake each other. Every other flow has a pipe for itself. Of a pipe's packets
+/// that arrive at one instant, the first to set out comes first.
 #[derive(Clone, Debug)]
 pub struct Delay<P> {
     pipes: Vec<Pipe<P>>,
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn jitter_keeps_the_order_and_stays_within_its_bounds() {
-        let most = Duration::from_millis(30);
+        let max_jitter = Duration::from_millis(30);
         let law = Schedule::constant(JitterConfig::Uniform { max_ms: 30.0 });
         let mut delay = Delay::constant(Duration::from_millis(20))
             .with_jitter(Jitter::new(law, vec![random::stream(1, "jitter", 0)]));
@@ -316,8 +316,8 @@ mod tests {
                 .all(|(sent, (_, number))| sent as u64 == *number)
         );
         let longer = |(at, ms): &(Time, u64)| at.since(Time::from_millis(ms + 20));
-        assert!(arrived.iter().all(|one| longer(one) < most));
-        assert!(arrived.iter().any(|one| longer(one) > most / 2));
+        assert!(arrived.iter().all(|one| longer(one) < max_jitter));
+        assert!(arrived.iter().any(|one| longer(one) > max_jitter / 2));
     }
 
     #[test]
@@ -361,8 +361,11 @@ mod tests {
 
     #[test]
     fn what_is_reordered_is_overtaken_and_nothing_else_is() {
-        let most = Duration::from_millis(40);
-        let config = ReorderConfig::Uniform { p: 0.2, most };
+        let max_delay = Duration::from_millis(40);
+        let config = ReorderConfig::Uniform {
+            p: 0.2,
+            most: max_delay,
+        };
         let mut delay = Delay::constant(Duration::from_millis(20))
             .with_reorder(Reorder::new(config, vec![random::stream(1, "reorder", 0)]));
         assert!(delay.may_overtake());

@@ -40,10 +40,10 @@ pub enum JitterConfig {
     },
 }
 
-/// The two parts of Wi-Fi's jitter: Poisson with a mean of 1, each event up to 1 ms; and, for a share of (mean − 1) /
-/// 84 of the packets (the published code; draft-huitema-ccwg-c4-test says 90), Poisson with a mean of 12, each event up
-/// to 7.5 ms. A uniform part of the last event has passed already, except where it is the only event of the second
-/// kind.
+/// The two parts of Wi-Fi's jitter. The first is Poisson with a mean of 1, each event up to 1 ms.
+/// The second is Poisson with a mean of 12, each event up to 7.5 ms. It concerns a share of (mean −
+/// 1) / 84 of the packets (the published code; draft-huitema-ccwg-c4-test says 90). A uniform part
+/// of the last event has passed already, except where it is the only event of the second kind.
 const WIFI_SPELLS: [Spells; 2] = [
     Spells {
         events: 1.0,
@@ -85,9 +85,9 @@ impl Spells {
     }
 }
 
-/// What a text gives, of any kind.
+/// The key of a text, of any kind.
 #[derive(Default)]
-struct Asked {
+struct Settings {
     ms: Option<f64>,
 }
 
@@ -95,14 +95,14 @@ const MILLIS: Within = Within {
     words: "a number of ms between 0 and 100000",
     valid: |value| (0.0..=100_000.0).contains(&value),
 };
-/// With the draft's span of 90 ms all packets meet a bad spell at this mean, so that no larger one can be reached; with
-/// the published code's 84 ms they do from 85 on.
+/// The largest mean. With the draft's span of 90 ms all packets meet a bad spell at this mean, so
+/// larger ones are out of reach. With the published code's 84 ms they do from 85 on.
 const WIFI_MILLIS: Within = Within {
     words: "a number of ms between 0 and 91",
     valid: |value| (0.0..=91.0).contains(&value),
 };
 
-impl Asked {
+impl Settings {
     const fn row(key: &'static str, meaning: &'static str, range: Within) -> Row<Self> {
         Field::new(
             key,
@@ -120,15 +120,15 @@ impl Asked {
     )];
 
     fn read(rows: &[Row<Self>], key: &str, given: &Given<'_>) -> Result<f64, Problem> {
-        let mut asked = Asked::default();
-        given.apply(rows, &mut asked)?;
+        let mut settings = Settings::default();
+        given.apply(rows, &mut settings)?;
         let missing = || Problem::Together(format!("`{}` needs {key}=MS", given.name));
-        asked.ms.ok_or_else(missing)
+        settings.ms.ok_or_else(missing)
     }
 
     /// The keys of a kind, for display: there is one, and it must be given.
     fn keys(rows: &[Row<Self>]) -> Vec<verus_words::spec::Key> {
-        let mut keys = shown(rows, &Asked::default());
+        let mut keys = shown(rows, &Settings::default());
         for key in &mut keys {
             REQUIRED.clone_into(&mut key.default);
         }
@@ -151,9 +151,9 @@ const KINDS: &[Kind<JitterConfig>] = &[
         name: "uniform",
         summary: "drawn evenly from 0 to a maximum",
         example: "uniform:max_ms=30",
-        keys: || Asked::keys(Asked::UNIFORM),
+        keys: || Settings::keys(Settings::UNIFORM),
         read: |given| {
-            let max_ms = Asked::read(Asked::UNIFORM, "max_ms", given)?;
+            let max_ms = Settings::read(Settings::UNIFORM, "max_ms", given)?;
             Ok(JitterConfig::Uniform { max_ms })
         },
     },
@@ -161,9 +161,9 @@ const KINDS: &[Kind<JitterConfig>] = &[
         name: "gauss",
         summary: "normal, a third of the mean as standard deviation, never below 0 (picoquic's simulator)",
         example: "gauss:mean_ms=5",
-        keys: || Asked::keys(Asked::GAUSS),
+        keys: || Settings::keys(Settings::GAUSS),
         read: |given| {
-            let mean_ms = Asked::read(Asked::GAUSS, "mean_ms", given)?;
+            let mean_ms = Settings::read(Settings::GAUSS, "mean_ms", given)?;
             Ok(JitterConfig::Gauss { mean_ms })
         },
     },
@@ -171,9 +171,9 @@ const KINDS: &[Kind<JitterConfig>] = &[
         name: "wifi",
         summary: "retransmitted frames and bad spells (picoquic's simulator, draft-huitema-ccwg-c4-test)",
         example: "wifi:mean_ms=7",
-        keys: || Asked::keys(Asked::WIFI),
+        keys: || Settings::keys(Settings::WIFI),
         read: |given| {
-            let mean_ms = Asked::read(Asked::WIFI, "mean_ms", given)?;
+            let mean_ms = Settings::read(Settings::WIFI, "mean_ms", given)?;
             Ok(JitterConfig::Wifi { mean_ms })
         },
     },
@@ -190,7 +190,7 @@ pub fn catalogue() -> Vec<Shown> {
 pub struct JitterError {
     /// The whole text, as given.
     pub text: String,
-    /// What is wrong with it.
+    /// The mistake.
     pub problem: Problem,
 }
 
@@ -226,8 +226,8 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// Waits as `law` states at each instant. Each flow has a stream of `draws` of its own, so that the draw for its
-    /// n-th packet does not depend on the other flows.
+    /// Waits as `law` states at each instant. Each flow has its own stream of `draws`, so that the
+    /// draw for its n-th packet does not depend on the other flows.
     pub fn new(law: Schedule<JitterConfig>, draws: Vec<ChaCha8Rng>) -> Self {
         Jitter {
             law: Follower::new(law),
@@ -319,8 +319,8 @@ mod tests {
         assert!(calm.iter().all(|value| *value < 12.0));
         // Bad spells: 12 × 7.5 − 7.5 / 2 = 86.25 ms; a share of 6/84 meets one.
         let bad = drawn("wifi:mean_ms=7");
-        let met = share(&bad, |value| *value > 15.0);
-        assert!((met - 6.0 / 84.0).abs() < 0.003, "{met}");
+        let bad_share = share(&bad, |value| *value > 15.0);
+        assert!((bad_share - 6.0 / 84.0).abs() < 0.003, "{bad_share}");
         let mean = moments(&bad).0;
         assert!((mean - (0.684 + 6.0 / 84.0 * 86.25)).abs() < 0.15, "{mean}");
         let (mean, _) = moments(&drawn("wifi:mean_ms=91"));

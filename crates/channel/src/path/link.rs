@@ -12,9 +12,9 @@
 //!                                  an opportunity, or the rate
 //! ```
 //!
-//! A trace-driven link works as Mahimahi's: each opportunity carries a fixed number of bytes, a packet may use parts of
-//! several, and what it leaves of one goes to the next packet waiting at that instant. When nothing waits, an
-//! opportunity, or the rest of one, is lost.
+//! A trace-driven link works as Mahimahi's. Each opportunity carries a fixed number of bytes, a
+//! packet may use parts of several, and the rest of one goes to the next packet waiting at that
+//! instant. When nothing waits, an opportunity, or the rest of one, is lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::queue::{Arrival, Discipline, Head, QueueConfig, Verdict};
 use crate::schedule::{BYTE, RateSchedule};
 use crate::trace::{Cursor, Trace};
 
-/// What serves the queue.
+/// The source of a link's capacity.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Service {
     /// Delivery opportunities from a trace.
@@ -37,7 +37,7 @@ pub enum Service {
         trace: Arc<Trace>,
         /// Bytes that each opportunity carries: 1504 in Mahimahi (a 1500-byte packet and its 4-byte device header).
         opportunity: Bytes,
-        /// What follows the last opportunity.
+        /// The behaviour after the last opportunity.
         end: WhenOver,
     },
     /// A rate that changes in steps. A packet being sent when it changes is finished at the new rate; rate
@@ -45,7 +45,7 @@ pub enum Service {
     Rate(RateSchedule),
 }
 
-/// What a trace does after its last opportunity.
+/// The behaviour of a trace after its last opportunity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenOver {
     /// Begins again, with the time of its last opportunity as period.
@@ -445,7 +445,7 @@ impl Server {
 /// Sends by opportunities.
 #[derive(Clone, Debug)]
 struct TraceServer {
-    /// Points to the first opportunity that is neither used nor lost.
+    /// Points to the first opportunity that still has bytes to carry.
     cursor: Cursor,
     /// Bytes that each opportunity carries.
     opportunity: u64,
@@ -461,7 +461,7 @@ impl TraceServer {
         self.cursor.step();
     }
 
-    /// When a packet is finished that begins at `at` with what is left of an opportunity.
+    /// The end of a packet that begins at `at` with the rest of an opportunity.
     #[inline]
     fn finish(&mut self, at: Time, size: u64) -> Option<Time> {
         if size <= self.left {
@@ -644,13 +644,13 @@ mod tests {
 
     /// Runs the link until nothing is due by `end`; when each packet left, in ms, and which it was.
     fn drain(link: &mut Link<u32>, end: Time) -> Vec<(f64, u32)> {
-        let mut left = Vec::new();
+        let mut departures = Vec::new();
         while let Some(due) = link.next_departure().filter(|due| *due <= end) {
             if let Some(departed) = link.depart(due, |_| {}) {
-                left.push((due.as_millis_f64(), departed.packet));
+                departures.push((due.as_millis_f64(), departed.packet));
             }
         }
-        left
+        departures
     }
 
     /// Opportunities at these ms carry packets, each given by when it arrives, in ms, and its bytes; when each leaves.
@@ -697,18 +697,18 @@ mod tests {
             ),
         ] {
             let mut link = trace_link(opportunities, WhenOver::End, "infinite");
-            let mut found = Vec::new();
+            let mut departures = Vec::new();
             for (number, &(ms, bytes)) in (0..).zip(packets) {
-                // What is due as it arrives leaves after it.
-                found.extend(drain(&mut link, at(ms) - Duration::from_nanos(1)));
+                // Packets due at the time of an arrival leave after it.
+                departures.extend(drain(&mut link, at(ms) - Duration::from_nanos(1)));
                 link.enqueue(at(ms), Bytes::new(bytes), number, drop)
                     .unwrap();
             }
             if packets == large {
                 assert_eq!(link.next_departure(), Some(at(5)), "it begins to be sent");
             }
-            found.extend(drain(&mut link, at(100)));
-            assert_eq!(found, left, "{what}");
+            departures.extend(drain(&mut link, at(100)));
+            assert_eq!(departures, left, "{what}");
             assert_eq!(link.queued_packets(), packets.len() - left.len(), "{what}");
             assert_eq!(link.next_departure(), None, "{what}");
         }
@@ -825,7 +825,7 @@ mod tests {
         };
         assert!((0..3).all(|_| enqueue(&mut link, at(0))));
         assert_eq!(drain(&mut link, at(2)).len(), 2);
-        // The third is under way until 12 ms: nothing waits, and what comes does so for 10 ms.
+        // The third is under way until 12 ms: the queue is empty, and new packets wait for 10 ms.
         assert!(!enqueue(&mut link, at(2)));
         assert!(enqueue(&mut link, at(3)));
         // 9 ms of the third, and 10 ms of the fourth.
@@ -879,10 +879,10 @@ mod tests {
             link.enqueue(at(0), Bytes::new(1500), packet, drop).unwrap();
         }
         let mut drops = Vec::new();
-        let mut left = 0;
+        let mut departed_packets = 0;
         while let Some(due) = link.next_departure() {
             let mut dropped = 0;
-            left += u32::from(link.depart(due, |_| dropped += 1).is_some());
+            departed_packets += u32::from(link.depart(due, |_| dropped += 1).is_some());
             if dropped > 0 {
                 drops.push(due);
             }
@@ -901,6 +901,6 @@ mod tests {
             expected.push(at(due.as_nanos().div_ceil(1_000_000)));
         }
         assert_eq!(drops[..5], expected[..]);
-        assert_eq!(left + drops.len() as u32, 1000);
+        assert_eq!(departed_packets + drops.len() as u32, 1000);
     }
 }

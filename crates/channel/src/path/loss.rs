@@ -14,8 +14,8 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Loses packets with `probability` (between 0 and 1 at all times). Each flow has a stream of `draws` of its own,
-    /// so that the draw for its n-th packet does not depend on the other flows.
+    /// Loses packets with `probability` (between 0 and 1 at all times). Each flow has its own
+    /// stream of `draws`, so that the draw for its n-th packet does not depend on the other flows.
     pub fn new(probability: Schedule<f64>, draws: Vec<ChaCha8Rng>) -> Self {
         Loss {
             probability: Follower::new(probability),

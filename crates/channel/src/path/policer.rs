@@ -1,8 +1,8 @@
 //! A policer: drops packets that come faster than a rate, and queues none.
 //!
-//! A bucket of tokens fills at the rate and holds a burst; a packet takes a token for each byte, and is dropped if
-//! there are too few (RFC 2697 with one colour; a token bucket as RFC 2475 §2.3.3 has it). The bucket is full at the
-//! beginning.
+//! A bucket of tokens fills at the rate and holds a burst. A packet takes a token for each byte,
+//! and is dropped if there are too few (RFC 2697 with one colour; a token bucket as in RFC 2475
+//! §2.3.3). The bucket is full at the beginning.
 //!
 //! As text: `bucket:rate_mbps=10,burst=150000`, or `none`.
 
@@ -30,9 +30,9 @@ pub enum PolicerConfig {
     },
 }
 
-/// What a text gives.
+/// The keys of a text.
 #[derive(Default)]
-struct Asked {
+struct Settings {
     rate_mbps: Option<f64>,
     burst: Option<u64>,
 }
@@ -42,7 +42,7 @@ const MBPS: Within = Within {
     valid: |value| value > 0.0 && value <= 1_000_000.0,
 };
 
-impl Asked {
+impl Settings {
     const ROWS: &'static [Row<Self>] = &[
         Field::new(
             "rate_mbps",
@@ -58,9 +58,9 @@ impl Asked {
     ];
 
     fn read(given: &Given<'_>) -> Result<PolicerConfig, Problem> {
-        let mut asked = Asked::default();
-        given.apply(Self::ROWS, &mut asked)?;
-        match (asked.rate_mbps, asked.burst) {
+        let mut settings = Settings::default();
+        given.apply(Self::ROWS, &mut settings)?;
+        match (settings.rate_mbps, settings.burst) {
             (Some(rate_mbps), Some(burst)) => Ok(PolicerConfig::Bucket { rate_mbps, burst }),
             _ => {
                 let problem = "`bucket` needs rate_mbps=N and burst=BYTES";
@@ -86,13 +86,13 @@ const KINDS: &[Kind<PolicerConfig>] = &[
         summary: "a bucket of tokens: drops what comes faster than it fills, and queues nothing",
         example: "bucket:rate_mbps=10,burst=150000",
         keys: || {
-            let mut keys = shown(Asked::ROWS, &Asked::default());
+            let mut keys = shown(Settings::ROWS, &Settings::default());
             for key in &mut keys {
                 REQUIRED.clone_into(&mut key.default);
             }
             keys
         },
-        read: Asked::read,
+        read: Settings::read,
     },
 ];
 
@@ -107,7 +107,7 @@ pub fn catalogue() -> Vec<Shown> {
 pub struct PolicerError {
     /// The whole text, as given.
     pub text: String,
-    /// What is wrong with it.
+    /// The mistake.
     pub problem: Problem,
 }
 
@@ -141,7 +141,7 @@ pub struct Policer {
     rate: u128,
     /// Tokens now, and the size of the bucket, in units of 1 bit/s × 1 ns.
     tokens: u128,
-    most: u128,
+    capacity: u128,
     filled: Time,
 }
 
@@ -151,11 +151,11 @@ impl Policer {
         let &PolicerConfig::Bucket { rate_mbps, burst } = config else {
             return None;
         };
-        let most = u128::from(burst) * BYTE;
+        let capacity = u128::from(burst) * BYTE;
         Some(Policer {
             rate: u128::from(Rate::from_mbps(rate_mbps).as_bps()),
-            tokens: most,
-            most,
+            tokens: capacity,
+            capacity,
             filled: Time::ZERO,
         })
     }
@@ -165,11 +165,11 @@ impl Policer {
     pub fn passes(&mut self, now: Time, size: Bytes) -> bool {
         let span = u128::from(now.since(self.filled).as_nanos());
         self.filled = now;
-        self.tokens = self.most.min(self.tokens + span * self.rate);
-        let wanted = u128::from(size.get()) * BYTE;
-        let passes = wanted <= self.tokens;
+        self.tokens = self.capacity.min(self.tokens + span * self.rate);
+        let needed = u128::from(size.get()) * BYTE;
+        let passes = needed <= self.tokens;
         if passes {
-            self.tokens -= wanted;
+            self.tokens -= needed;
         }
         passes
     }

@@ -34,9 +34,9 @@ pub enum ReorderConfig {
     },
 }
 
-/// What a text gives.
+/// The keys of a text.
 #[derive(Default)]
-struct Asked {
+struct Settings {
     p: Option<f64>,
     time: Option<Duration>,
 }
@@ -46,7 +46,7 @@ const PROBABILITY: Within = Within {
     valid: |value| (0.0..=1.0).contains(&value),
 };
 
-impl Asked {
+impl Settings {
     const P: Row<Self> = Field::new(
         "p",
         |c: &Self| c.p.unwrap_or(f64::NAN),
@@ -70,15 +70,15 @@ impl Asked {
         &[Self::P, Self::time("max_ms", "how much later at the most")];
 
     fn read(rows: &[Row<Self>], time: &str, given: &Given<'_>) -> Result<(f64, Duration), Problem> {
-        let mut asked = Asked::default();
-        given.apply(rows, &mut asked)?;
+        let mut settings = Settings::default();
+        given.apply(rows, &mut settings)?;
         let missing = || Problem::Together(format!("`{}` needs p=P and {time}=MS", given.name));
-        asked.p.zip(asked.time).ok_or_else(missing)
+        settings.p.zip(settings.time).ok_or_else(missing)
     }
 
     /// The keys of a kind, for display: all must be given.
     fn keys(rows: &[Row<Self>]) -> Vec<verus_words::spec::Key> {
-        let mut keys = shown(rows, &Asked::default());
+        let mut keys = shown(rows, &Settings::default());
         for key in &mut keys {
             REQUIRED.clone_into(&mut key.default);
         }
@@ -101,9 +101,9 @@ const KINDS: &[Kind<ReorderConfig>] = &[
         name: "late",
         summary: "some packets come later by a fixed time, and those behind them do not wait",
         example: "late:p=0.05,ms=10",
-        keys: || Asked::keys(Asked::LATE),
+        keys: || Settings::keys(Settings::LATE),
         read: |given| {
-            let (p, by) = Asked::read(Asked::LATE, "ms", given)?;
+            let (p, by) = Settings::read(Settings::LATE, "ms", given)?;
             Ok(ReorderConfig::Late { p, by })
         },
     },
@@ -111,9 +111,9 @@ const KINDS: &[Kind<ReorderConfig>] = &[
         name: "uniform",
         summary: "some packets come later by a time drawn evenly from 0 to a maximum, and those behind them do not wait",
         example: "uniform:p=0.05,max_ms=20",
-        keys: || Asked::keys(Asked::UNIFORM),
+        keys: || Settings::keys(Settings::UNIFORM),
         read: |given| {
-            let (p, most) = Asked::read(Asked::UNIFORM, "max_ms", given)?;
+            let (p, most) = Settings::read(Settings::UNIFORM, "max_ms", given)?;
             Ok(ReorderConfig::Uniform { p, most })
         },
     },
@@ -130,7 +130,7 @@ pub fn catalogue() -> Vec<Shown> {
 pub struct ReorderError {
     /// The whole text, as given.
     pub text: String,
-    /// What is wrong with it.
+    /// The mistake.
     pub problem: Problem,
 }
 
@@ -165,8 +165,8 @@ pub struct Reorder {
 }
 
 impl Reorder {
-    /// Holds packets back as `config` states. Each flow has a stream of `draws` of its own, so that the draw for its
-    /// n-th packet does not depend on the other flows.
+    /// Holds packets back as `config` states. Each flow has its own stream of `draws`, so that the
+    /// draw for its n-th packet does not depend on the other flows.
     pub fn new(config: ReorderConfig, draws: Vec<ChaCha8Rng>) -> Self {
         Reorder { config, draws }
     }

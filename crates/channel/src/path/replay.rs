@@ -1,5 +1,5 @@
-//! CellReplay's link: short trains as a light trace recorded them, and what is more by a heavy one (Sentosa et al., NSDI
-//! 2025).
+//! CellReplay's link: short trains follow a light trace, and larger traffic a heavy one (Sentosa et
+//! al., NSDI 2025).
 //!
 //! ```text
 //!                            light, none waits
@@ -7,12 +7,13 @@
 //! enqueue ─▶ held until its release ─▶ queue ▶ link ─▶ depart
 //! ```
 //!
-//! A [`LightTrace`] says how long a packet takes that comes to an idle link, and those that closely follow it, as many as
-//! its train has: they are *light*. What comes beyond the train is *heavy*: it takes the delay of the train's first
-//! packet and then joins the queue of the link, whose trace was recorded under saturation. A light packet joins that
-//! queue only if other packets wait in it. A train ends when nothing was released for as long as a timer says, and the next
-//! packet begins another. So the delay of a light packet holds the propagation and the link's own scheduling, and the link
-//! serves only what saturates it.
+//! A [`LightTrace`] records the delay of a packet that comes to an idle link, and of those that
+//! closely follow it, as many as its train has: they are *light*. Packets beyond the train are
+//! *heavy*: each takes the delay of the train's first packet and then joins the queue of the link,
+//! whose trace was recorded under saturation. A light packet joins that queue only if other packets
+//! wait in it. A train ends when nothing was released for the time of the timer, and the next
+//! packet begins another. So the delay of a light packet includes the propagation and the link's
+//! own scheduling, and the link serves only traffic that saturates it.
 //!
 //! Packets may overtake others: heavy ones light ones of their train that were to be released later, and a train one with
 //! a longer delay before it.
@@ -33,13 +34,14 @@ use crate::sizes::SizeOffsets;
 /// Bytes of an opportunity, in light and in heavy traces, and the largest packet.
 pub const OPPORTUNITY: Bytes = Bytes::new(1400);
 
-/// What light traffic meets, as data.
+/// Delays of light traffic, as data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LightConfig {
     /// The packet trains.
     pub trace: Arc<LightTrace>,
-    /// For how long nothing must have been released so that the next packet begins a train: counted from the last
-    /// release to what would be this packet's, in whole milliseconds (what is less is ignored).
+    /// The time without a release after which the next packet begins a train. It is counted from
+    /// the last release to the release that this packet would have, in whole milliseconds, rounded
+    /// down.
     pub timer: Duration,
     /// By how much a packet's delay differs by its size; `None` if it does not.
     pub sizes: Option<Arc<SizeOffsets>>,
@@ -47,11 +49,11 @@ pub struct LightConfig {
 
 impl LightConfig {
     /// The least delay of a train's first packet, whatever its size.
-    pub fn least(&self) -> Duration {
+    pub fn min_delay(&self) -> Duration {
         Duration::from_millis(self.trace.least_base_ms())
     }
 
-    /// That of a first packet at the beginning.
+    /// The delay of a first packet at the beginning.
     pub fn first(&self) -> Duration {
         Duration::from_millis(self.trace.at(0).1)
     }
@@ -64,13 +66,13 @@ pub struct Replay<P> {
     trains: Trains,
     sizes: Option<Arc<SizeOffsets>>,
     /// In order of release, and of arrival among those of one release.
-    held: VecDeque<Held<P>>,
+    held: VecDeque<HeldPacket<P>>,
     link: Link<P>,
 }
 
 /// A packet that is not released yet.
 #[derive(Clone, Debug)]
-struct Held<P> {
+struct HeldPacket<P> {
     release: Time,
     light: bool,
     size: Bytes,
@@ -104,13 +106,13 @@ impl<P: Packet> Replay<P> {
         // Not before it came, where the delay is less than what remains of its millisecond or than its offset.
         release = (Time::ZERO + release.since(Time::ZERO).saturating_sub(earlier)).max(now);
         let at = self.held.partition_point(|held| held.release <= release);
-        let held = Held {
+        let held_packet = HeldPacket {
             release,
             light,
             size,
             packet,
         };
-        self.held.insert(at, held);
+        self.held.insert(at, held_packet);
         Ok(())
     }
 
@@ -120,9 +122,9 @@ impl<P: Packet> Replay<P> {
         release.into_iter().chain(self.link.next_departure()).min()
     }
 
-    /// Does what is due at the instant that [`Replay::next_departure`] named, and returns the packet that leaves, if one
-    /// does. At one instant, packets are released before the link serves others. What the link's queue drops goes to
-    /// `dropped`.
+    /// Handles the event at the instant that [`Replay::next_departure`] named, and returns the
+    /// packet that leaves, if any. At one instant, packets are released before the link serves
+    /// others. Packets dropped by the link's queue go to `dropped`.
     pub fn depart(
         &mut self,
         now: Time,
@@ -132,19 +134,19 @@ impl<P: Packet> Replay<P> {
         if self.held.front().is_none_or(|held| held.release > at) {
             return self.link.depart(at, |packet| dropped(packet, Why::Waited));
         }
-        let held = self.held.pop_front()?;
-        if held.light && self.link.queued_packets() == 0 {
+        let next = self.held.pop_front()?;
+        if next.light && self.link.queued_packets() == 0 {
             return Some(Departed {
-                packet: held.packet,
-                size: held.size,
+                packet: next.packet,
+                size: next.size,
                 entered: at,
             });
         }
         let waited = |packet| dropped(packet, Why::Waited);
-        if let Err(packet) = self.link.enqueue(at, held.size, held.packet, waited) {
+        if let Err(packet) = self.link.enqueue(at, next.size, next.packet, waited) {
             let refused = Departed {
                 packet,
-                size: held.size,
+                size: next.size,
                 entered: at,
             };
             dropped(refused, Why::Refused);
@@ -218,7 +220,8 @@ impl Trains {
             }
             self.left -= size;
             match (offsets.get(self.index), offsets.last()) {
-                // Nothing asks that offsets never decrease: one that is over delays no more.
+                // The format does not require that offsets increase: one that has passed adds no
+                // delay.
                 (Some(offset), _) => {
                     let later = u64::from(*offset).saturating_sub(elapsed);
                     (now + self.base_ms + later, true)
@@ -278,13 +281,13 @@ mod tests {
 
     /// Lets everything leave by `end`: when, in ms, and which.
     fn drain(replay: &mut Replay<u32>, end: u64) -> Vec<(f64, u32)> {
-        let mut left = Vec::new();
+        let mut departures = Vec::new();
         while let Some(due) = replay.next_departure().filter(|due| *due <= at(end)) {
             if let Some(departed) = replay.depart(due, |_, _| panic!("dropped")) {
-                left.push((due.as_millis_f64(), departed.packet));
+                departures.push((due.as_millis_f64(), departed.packet));
             }
         }
-        left
+        departures
     }
 
     #[test]
@@ -400,8 +403,8 @@ mod tests {
             drain(&mut shifted, 3000),
             [(32.0, 0), (1020.5, 1), (2019.0, 2)]
         );
-        // The next train goes by the release without the offset: 32 + 20 is not above 20 + 20, and 33 + 20 would not be
-        // above 32 + 20 either.
+        // The next train is decided by the release without the offset: 32 + 20 is not above 20 +
+        // 20. 33 + 20 would not be above 32 + 20 either.
         let mut again = replay(EXAMPLE, &[40, 41], "infinite", Some(&sizes));
         again.enqueue(at(0), OPPORTUNITY, 0).unwrap();
         again.enqueue(at(21), OPPORTUNITY, 1).unwrap();
@@ -429,17 +432,18 @@ mod tests {
             example.enqueue(at(50), OPPORTUNITY, packet).unwrap();
         }
         assert_eq!(example.enqueue(at(50), Bytes::new(1401), 9), Err(9));
-        let mut left = Vec::new();
+        let mut departed_packets = Vec::new();
         let mut refused = Vec::new();
         while let Some(due) = example.next_departure().filter(|due| *due <= at(80)) {
             let departed = example.depart(due, |packet, why| {
                 assert_eq!(why, Why::Refused);
                 refused.push((due.as_millis(), packet.packet));
             });
-            left.extend(departed.map(|departed| departed.packet));
+            departed_packets.extend(departed.map(|departed| departed.packet));
         }
-        // Numbers 3 and 4 wait from 72 ms on: the others of 72 ms find no room, nor the light ones after them.
-        assert_eq!(left, [0]);
+        // Numbers 3 and 4 wait from 72 ms on: the others of 72 ms and the light ones after them
+        // find no room.
+        assert_eq!(departed_packets, [0]);
         assert_eq!(refused, [(72, 5), (72, 6), (73, 1), (75, 2)]);
         assert_eq!(example.link().queued_packets(), 2);
     }

@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// A queue whose packets all entered at time zero, and are capable of ECN. Counts what is signalled.
+    /// A queue whose packets all entered at time zero, and are capable of ECN. Counts signals.
     struct Standing(u32);
 
     impl Head for Standing {
@@ -294,9 +294,9 @@ mod tests {
             codel.select(Time::from_nanos(tenth * 100_000), &mut queue);
             marks.extend((0..queue.0).map(|_| tenth as f64 / 10.0 - 105.0));
         }
-        let wanted = [0.0, 100.0, 170.7, 228.4, 278.4, 323.2, 364.0, 401.8, 437.1];
-        for (mark, wanted) in marks.iter().zip(wanted) {
-            assert!((mark - wanted).abs() < 0.11, "{mark} for {wanted}");
+        let expected = [0.0, 100.0, 170.7, 228.4, 278.4, 323.2, 364.0, 401.8, 437.1];
+        for (mark, expected) in marks.iter().zip(expected) {
+            assert!((mark - expected).abs() < 0.11, "{mark} for {expected}");
         }
         assert_eq!(marks.len(), 10);
     }

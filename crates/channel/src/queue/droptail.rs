@@ -1,10 +1,13 @@
 //! Drop-tail: first in, first out; refuses what does not fit.
 //!
-//! A limit may be a time, as in the simulators of picoquic and C4: a packet is refused where it would wait that long or
-//! longer before it begins to be sent. At a rate that is what waits, and what is left of the packet being sent, over
-//! the rate in force; at rate zero the wait is unknown, and every packet is queued. On a trace, which has no rate but
-//! opportunities, it is the time until the opportunity that would carry the packet's first byte: looked up in the
-//! trace, so that nothing that is let in waits longer than the limit, whatever the channel does meanwhile.
+//! A limit may be a time, as in the simulators of picoquic and C4. A packet is then refused if it
+//! would wait that long or longer before it begins to be sent. At a rate, the wait is the bytes
+//! waiting and the rest of the packet being sent, over the present rate. At rate zero the wait is
+//! unknown, and every packet is queued.
+//!
+//! On a trace, which has opportunities instead of a rate, the wait lasts until the opportunity that
+//! would carry the packet's first byte. It is looked up in the trace, so that no accepted packet
+//! waits longer than the limit, whatever the channel does meanwhile.
 
 use std::fmt;
 
@@ -24,7 +27,7 @@ pub enum Limit {
     Delay(Duration),
 }
 
-/// What a text says of a drop-tail queue.
+/// The keys of a drop-tail queue's text.
 #[derive(Default)]
 pub(super) struct DropTail {
     bytes: Option<u64>,

@@ -1,14 +1,16 @@
 //! DualPI2 (RFC 9332, Appendix A): two coupled queues, one for low latency.
 //!
-//! Packets of scalable senders (L4S: ECT(1) or CE), which answer frequent marks with a small reduction each, wait in a
-//! queue of their own, L, and are marked from a delay of about a millisecond on; all others wait in C. One controller
-//! of the delay sets a base probability p'. C drops or marks with probability p'², since a classic sender's rate is
-//! proportional to one over the square root of its drop probability; L marks with at least k times p', so that both
-//! kinds of sender get about the same rate. L is served first, except for a guaranteed share for C.
+//! Packets of scalable senders (L4S: ECT(1) or CE) wait in their own queue, L; all others wait in
+//! C. Scalable senders answer frequent marks with a small reduction each, and are marked from a
+//! delay of about a millisecond on. One controller of the delay sets a base probability p'. C drops
+//! or marks with probability p'², since a classic sender's rate is proportional to one over the
+//! square root of its drop probability. L marks with at least k times p', so that both kinds of
+//! sender get about the same rate. L is served first, except for a guaranteed share for C.
 //!
-//! Two presets: `linux` is `sch_dualpi2`, `rfc9332` the pseudocode of the RFC, with its ramp in L, its evenly spaced marks there, and
-//! its parameters. The scheduler is Linux's in both, as the RFC leaves it open (§4.2.2), and so is that the controller
-//! looks at the longer of the two delays (the RFC's version with overload handling).
+//! Two presets: `linux` is `sch_dualpi2`, `rfc9332` the pseudocode of the RFC, with its ramp in L,
+//! its evenly spaced marks there, and its parameters. The scheduler is Linux's in both, as the RFC
+//! leaves it open (§4.2.2). In both the controller uses the longer of the two delays (the RFC's
+//! version with overload handling).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -51,7 +53,7 @@ pub struct DualPi2Config {
     pub drop_overload: bool,
 }
 
-/// Whose rules and parameters.
+/// The source of rules and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DualPi2Preset {
     /// As in Linux.
@@ -250,13 +252,13 @@ impl Law {
     /// Sets p' anew, the delay now being `delay` seconds (Fig. 6).
     fn update(&mut self, delay: f64) {
         let change = self.alpha * (delay - self.target) + self.beta * (delay - self.delay_before);
-        let most = if self.drop_overload {
+        let max_probability = if self.drop_overload {
             1.0
         } else {
             // Above this, drops in C would increase further although L cannot be marked more (Linux).
             (1.0 / self.coupling).min(1.0)
         };
-        self.probability = (self.probability + change).clamp(0.0, most);
+        self.probability = (self.probability + change).clamp(0.0, max_probability);
         self.delay_before = delay;
     }
 
@@ -454,7 +456,7 @@ impl<P: Packet> DualPi2<P> {
     }
 }
 
-/// What Linux gives L before its first turn: an MTU for each queue's weight.
+/// The credit that Linux gives L before its first turn: an MTU for each queue's weight.
 fn first_credit((classic, low): (f64, f64)) -> f64 {
     MTU as f64 * (classic - low)
 }
@@ -498,19 +500,19 @@ mod tests {
 
     #[test]
     fn the_probability_moves_by_the_worked_steps() {
-        let wanted = [
+        let expected = [
             [0.03075, 0.03150, 0.00075, 0.0],
             [0.03279, 0.03359, 0.00080, 0.0],
         ];
-        for (preset, wanted) in BOTH.into_iter().zip(wanted) {
+        for (preset, expected) in BOTH.into_iter().zip(expected) {
             let mut law = law(preset);
             law.delay_before = 0.010;
-            for (delay, wanted) in [0.020, 0.020, 0.010, 0.0].into_iter().zip(wanted) {
+            for (delay, expected) in [0.020, 0.020, 0.010, 0.0].into_iter().zip(expected) {
                 law.update(delay);
                 let p = law.probability;
                 assert!(
-                    (p - wanted).abs() < 0.000_005,
-                    "{preset:?}: {p} for {wanted}"
+                    (p - expected).abs() < 0.000_005,
+                    "{preset:?}: {p} for {expected}"
                 );
                 assert!((law.coupled() - 2.0 * p).abs() < 1e-15);
             }
@@ -525,13 +527,13 @@ mod tests {
 
     #[test]
     fn the_low_queue_marks_on_a_ramp_or_above_a_step() {
-        let wanted = [[0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 0.0, 0.0, 1.0, 1.0]];
-        for (preset, wanted) in BOTH.into_iter().zip(wanted) {
+        let expected = [[0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 0.0, 0.0, 1.0, 1.0]];
+        for (preset, expected) in BOTH.into_iter().zip(expected) {
             let law = law(preset);
             let delays = [800, 900, 1000, 1100, 1200].map(Duration::from_micros);
-            for (delay, wanted) in delays.into_iter().zip(wanted) {
+            for (delay, expected) in delays.into_iter().zip(expected) {
                 assert!(
-                    (law.native(delay) - wanted).abs() < 1e-9,
+                    (law.native(delay) - expected).abs() < 1e-9,
                     "{preset:?} {delay:?}"
                 );
             }

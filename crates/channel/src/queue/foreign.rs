@@ -11,11 +11,12 @@ use verus_words::spec::{Given, Key, Problem, Row, shown};
 use super::QueueConfig;
 use crate::packet::{Departed, Packet};
 
-/// What waits before a link, of another crate. It decides as packets arrive, as RED and PIE do, or as they leave, as
-/// CoDel does, and in which order they leave, as FQ-CoDel does.
+/// A queue of another crate before a link. It decides as packets arrive, as RED and PIE do, or as
+/// they leave, as CoDel does. It also decides in which order they leave, as FQ-CoDel does.
 ///
-/// A queue owns the packets that wait in it: it gets them as [`Waiting`], puts them where it likes, and gives the link
-/// the one to send next. What it lets go of is dropped, in both senses of the word:
+/// A queue owns the packets that wait in it: it gets them as [`Waiting`], puts them where it likes,
+/// and gives the link the one to send next. A packet that it drops in Rust's sense is dropped by
+/// the link:
 ///
 /// ```
 /// use std::collections::VecDeque;
@@ -93,11 +94,12 @@ use crate::packet::{Departed, Packet};
 /// A packet that is being sent has left the queue. The link asks for the next one as soon as it can send: a queue has no
 /// timer, and must not allocate memory for each packet in the steady state.
 ///
-/// # What a link makes of a queue that misbehaves
-/// It cannot send a packet twice or invent one, since [`Waiting`] can be neither copied nor made. A queue that holds
-/// packets and gives none lets the link rest: it is asked again when it has kept another packet, which may be never; what
-/// it holds is waiting until the end of the run. A packet of another link that it gives is dropped there. A call
-/// that does not return is a run that does not end, as with a controller.
+/// # Queues that misbehave
+/// A queue cannot send a packet twice or invent one, since [`Waiting`] cannot be copied or made. A
+/// queue that holds packets and returns none lets the link rest. The link asks again only after the
+/// queue has kept another packet, which may be never; until then its packets wait. A returned
+/// packet of another link is dropped. A call that does not return makes a run that does not end, as
+/// with a controller.
 pub trait Queue: fmt::Debug + Send {
     /// A packet arrives at `now`: keep it, or let go of it. Others may be dropped to make room for it.
     fn enqueue(&mut self, now: Time, packet: Waiting);
@@ -183,10 +185,10 @@ impl Slots {
     }
 }
 
-/// What a text says of a [`Queue`].
+/// The configuration of a [`Queue`] from its text.
 #[derive(Clone)]
 pub struct ForeignConfig {
-    /// The name, and what is not as by default.
+    /// The name, and the values that differ from the defaults.
     text: String,
     config: Arc<dyn Build>,
 }
@@ -317,7 +319,8 @@ impl<P: Packet> Foreign<P> {
         Some(packet)
     }
 
-    /// Gives to `dropped` what the queue has dropped, in this order, but for the packet in `arrived`.
+    /// Gives the packets that the queue has dropped to `dropped`, in this order; the one in
+    /// `arrived` is returned instead.
     fn drop_what_is_let_go(
         &mut self,
         arrived: Option<usize>,

@@ -1,8 +1,9 @@
-//! FQ-CoDel (RFC 8290): a queue with a CoDel of its own for each connection, served in turn.
+//! FQ-CoDel (RFC 8290): a queue with CoDel for each connection, served in turn.
 //!
-//! Connections are told apart by a hash, so that some share a queue. Each turn carries a quantum of bytes; a connection
-//! that sends little is served before those that always have something waiting. Where the RFC's text and Linux differ,
-//! this follows Linux: a turn is over as soon as its credit is used up, not only once it is overdrawn.
+//! A hash assigns connections to queues, so that some share one. Each turn carries a quantum of
+//! bytes. A connection that sends little is served before those that always have packets waiting.
+//! Where the RFC's text and Linux differ, this follows Linux: a turn is over as soon as its credit
+//! is used up, not only once it is overdrawn.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -51,7 +52,7 @@ impl Default for FqCodelConfig {
 }
 
 impl FqCodelConfig {
-    /// As many as Linux takes.
+    /// The limit in Linux.
     const MOST_QUEUES: u64 = 65_536;
 
     pub(super) const ROWS: &'static [Row<Self>] = &[
@@ -346,7 +347,7 @@ mod tests {
         panic!("nothing is to be dropped");
     }
 
-    /// Whose packets leave next, at time zero.
+    /// The connections of the packets that leave next, at time zero.
     fn leave(fq: &mut FqCodel<Of>, packets: usize) -> Vec<u64> {
         let next = |_| fq.dequeue(Time::ZERO, &mut none).expect("waits").packet.0;
         (0..packets).map(next).collect()
@@ -363,8 +364,8 @@ mod tests {
         }
         // A turn of one packet and one of six, then of five, then of five (credits 1514, 1228, 1242).
         let order = leave(&mut fq, 1 + 6 + 1 + 5 + 1 + 5 + 1);
-        let wanted = [&[1][..], &[2; 6], &[1], &[2; 5], &[1], &[2; 5], &[1]].concat();
-        assert_eq!(order, wanted);
+        let expected = [&[1][..], &[2; 6], &[1], &[2; 5], &[1], &[2; 5], &[1]].concat();
+        assert_eq!(order, expected);
         let rest = leave(&mut fq, 400);
         let ones = rest.iter().filter(|of| **of == 1).count();
         let ratio = (ones * 1514) as f64 / ((rest.len() - ones) * 300) as f64;

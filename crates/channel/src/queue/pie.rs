@@ -1,9 +1,10 @@
 //! PIE (RFC 8033): drops at arrival with a probability that a controller of the delay sets.
 //!
-//! The delay is that of the packet that left last, by its own time of arrival (§4.3), zero if it left nothing behind. Of the
-//! optional parts there are marks (§5.1), drops that are neither too close nor too far from each other (§5.4) and the bound on how fast the
-//! probability rises (§5.5), as in Linux; not the estimate of the departure rate (§5.2), which Linux has off, nor the state
-//! of not being active (§5.3).
+//! The delay is that of the packet that left last, by its own time of arrival (§4.3), or zero if
+//! the queue was then empty. Of the optional parts it has marks (§5.1), the bounds on the distance
+//! between drops (§5.4) and the bound on the rise of the probability (§5.5), as in Linux. It leaves
+//! out the estimate of the departure rate (§5.2), which Linux has off, and the inactive state
+//! (§5.3).
 
 use std::fmt;
 
@@ -18,12 +19,13 @@ use crate::path::loss::uniform;
 const MARKS_BELOW: f64 = 0.1;
 /// The queue is left alone with two packets of this size or less (§4.1, `MEAN_PKTSIZE`; an Ethernet frame, as in Linux).
 const MEAN_PACKET: u64 = 1500;
-/// What the sum of probabilities since the last drop must reach before the next, and when that is certain (§5.4).
+/// The sum of probabilities since the last drop that allows the next, and the sum that forces it
+/// (§5.4).
 const ACCUMULATED: (f64, f64) = (0.85, 8.5);
 /// From this probability on, an update raises it by at most [`CAP`] (§5.5).
 const CAPPED_FROM: f64 = 0.1;
 const CAP: f64 = 0.02;
-/// What an interval without delay leaves of the probability (§4.2).
+/// The share of the probability that an interval without delay leaves (§4.2).
 const DECAY: f64 = 0.98;
 
 /// PIE (RFC 8033).
@@ -127,7 +129,8 @@ pub(crate) struct Pie {
     ticks: Ticks,
     /// drop_prob_.
     probability: f64,
-    /// The delay of the packet that left last, and what it was at the last update, in seconds: current_qdelay, qdelay_old_.
+    /// The delay of the packet that left last, and its value at the last update, in seconds:
+    /// current_qdelay, qdelay_old_.
     delay: f64,
     delay_before: f64,
     /// burst_allowance_.
@@ -164,8 +167,8 @@ impl Pie {
         }
         // §4.4: a burst passes, and the allowance is renewed once the congestion is over.
         let passes = !self.allowance.is_zero();
-        let half = self.target / 2.0;
-        if self.probability == 0.0 && self.delay < half && self.delay_before < half {
+        let half_target = self.target / 2.0;
+        if self.probability == 0.0 && self.delay < half_target && self.delay_before < half_target {
             self.allowance = self.burst;
         }
         if passes || !self.drops(arrival.waiting_bytes) {
@@ -179,7 +182,7 @@ impl Pie {
         }
     }
 
-    /// Whether this arrival is to be dropped (§4.1, §5.4; Appendix B, `drop_early`).
+    /// Whether to drop this arrival (§4.1, §5.4; Appendix B, `drop_early`).
     fn drops(&mut self, waiting: u64) -> bool {
         let idle = self.delay_before < self.target / 2.0 && self.probability < 0.2;
         if idle || waiting <= 2 * MEAN_PACKET {
@@ -243,8 +246,8 @@ fn scale(probability: f64) -> f64 {
         (0.01, 8.0),
         (0.1, 2.0),
     ];
-    let found = SCALES.iter().find(|(below, _)| probability < *below);
-    found.map_or(1.0, |&(_, scale)| scale)
+    let entry = SCALES.iter().find(|(below, _)| probability < *below);
+    entry.map_or(1.0, |&(_, scale)| scale)
 }
 
 #[cfg(test)]

@@ -23,25 +23,26 @@ pub struct RedConfig {
     pub limit: Option<u64>,
     /// w_q, the weight of each arrival in the average. Default 0.002 (Floyd & Jacobson 1993, §6).
     pub weight: f64,
-    /// How drops are spaced, what is beyond `max`, and what an idle link does to the average.
+    /// The spacing of drops, the rule beyond `max`, and the effect of an idle link on the average.
     pub preset: RedPreset,
-    /// Whether packets that are capable of it (ECN) are marked where an early drop would be; above `max` (`gentle`: twice
-    /// that) and at the limit they are dropped all the same (RFC 3168 §7).
+    /// Whether packets capable of ECN are marked where an early drop would be. Above `max`
+    /// (`gentle`: twice that) and at the limit they are dropped all the same (RFC 3168 §7).
     pub ecn: bool,
 }
 
 /// The variants of RED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RedPreset {
-    /// As published: drops spaced evenly by counting the packets since the last one, everything dropped above `max`,
-    /// and an average that falls by one step for each opportunity unused while the link was idle.
+    /// As published. Drops are spaced evenly by counting the packets since the last one, and
+    /// everything is dropped above `max`. The average falls by one step for each opportunity unused
+    /// while the link was idle.
     #[default]
     Floyd,
     /// As `Floyd`, but between `max` and twice `max` the drop probability rises from `p` to 1.
     Gentle,
-    /// As in the CS244 reproduction of 2017: drops are independent (its counter is reset by each accepted
-    /// packet), everything is dropped above `max`, and an empty queue forgets its average within a few
-    /// milliseconds (a constant that looks meant per second, applied per millisecond).
+    /// As in the CS244 reproduction of 2017. Drops are independent (its counter is reset by each
+    /// accepted packet), and everything is dropped above `max`. An empty queue forgets its average
+    /// within a few milliseconds (a constant that looks meant per second, applied per millisecond).
     Cs244,
 }
 
@@ -160,7 +161,7 @@ impl Red {
         };
         if !dropped {
             Verdict::Take
-        } else if self.config.ecn && !full && self.average < self.most() {
+        } else if self.config.ecn && !full && self.average < self.drop_all_from() {
             Verdict::signal(arrival)
         } else {
             Verdict::Refuse
@@ -192,7 +193,7 @@ impl Red {
     }
 
     /// The average from which everything is dropped.
-    fn most(&self) -> f64 {
+    fn drop_all_from(&self) -> f64 {
         let max = self.config.max as f64;
         match self.config.preset {
             RedPreset::Gentle => 2.0 * max,
@@ -208,7 +209,7 @@ impl Red {
             return 0.0;
         } else if self.average < max {
             p * (self.average - min) / (max - min)
-        } else if self.average < self.most() {
+        } else if self.average < self.drop_all_from() {
             p + (1.0 - p) * (self.average - max) / max
         } else {
             return 1.0;

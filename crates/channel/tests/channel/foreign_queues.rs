@@ -15,7 +15,7 @@ use verus_words::spec::{Problem, Row, field};
 
 const PACKET: Bytes = Bytes::new(1500);
 
-/// What links carry here: a number, and an ECN code point.
+/// A packet in these tests: a number, and an ECN code point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Number(u32, Ecn);
 
@@ -70,12 +70,13 @@ fn on_trace(queue: &QueueConfig) -> Link<Number> {
     Link::new(service, queue, random::stream(1, "queue", 0))
 }
 
-/// Everything that leaves until nothing is due: when, in ms, and which; and what is dropped meanwhile.
+/// Drains the link: when each packet leaves, in ms, and its number; and the packets dropped
+/// meanwhile.
 fn drain(link: &mut Link<Number>) -> (Vec<(f64, u32)>, Vec<u32>) {
     drain_before(link, Time::MAX)
 }
 
-/// The same, of what is due before `end`.
+/// The same, for departures before `end`.
 fn drain_before(link: &mut Link<Number>, end: Time) -> (Vec<(f64, u32)>, Vec<u32>) {
     let (mut left, mut dropped) = (Vec::new(), Vec::new());
     while let Some(due) = link.next_departure().filter(|due| *due < end) {
@@ -253,11 +254,11 @@ fn a_packet_is_marked_if_it_is_capable_and_refused_if_not() {
 
 /// The last shall be first, and of those that are asked for, each second is dropped.
 #[derive(Debug)]
-struct Half(Vec<Waiting>);
+struct SecondDropped(Vec<Waiting>);
 
-without_keys!(Halves, _ => Half(Vec::new()));
+without_keys!(Halves, _ => SecondDropped(Vec::new()));
 
-impl Queue for Half {
+impl Queue for SecondDropped {
     fn enqueue(&mut self, _now: Time, packet: Waiting) {
         self.0.push(packet);
     }
@@ -343,17 +344,17 @@ fn a_queue_that_gave_nothing_is_asked_again_when_a_packet_arrives() {
         (on_trace, [(3.0, 0), (4.0, 1), (5.0, 2)]),
     ] {
         let mut link = link(&of::<Threes>("mine"));
-        let mut left = Vec::new();
+        let mut departures = Vec::new();
         for index in 0..5 {
             let now = Time::ZERO + Duration::from_millis_f64(f64::from(index) + 0.5);
             link.enqueue(now, PACKET, number(index), never)
                 .expect("room");
             let next = now + Duration::from_millis(1);
-            left.extend(drain_before(&mut link, next).0);
+            departures.extend(drain_before(&mut link, next).0);
         }
-        left.extend(drain(&mut link).0);
+        departures.extend(drain(&mut link).0);
         // From the third arrival on, three wait.
-        assert_eq!(left, expected);
+        assert_eq!(departures, expected);
         assert_eq!(link.queued_packets(), 2);
     }
 }
@@ -398,8 +399,8 @@ without_keys!(Chance, seed => Dice(ChaCha8Rng::seed_from_u64(seed), Vec::new()))
 
 impl Dice {
     fn any(&mut self) -> Option<Waiting> {
-        let most = self.1.len() as u64;
-        (most > 0).then(|| self.1.swap_remove((self.0.next_u64() % most) as usize))
+        let waiting = self.1.len() as u64;
+        (waiting > 0).then(|| self.1.swap_remove((self.0.next_u64() % waiting) as usize))
     }
 
     fn disturb(&mut self) {

@@ -1,4 +1,4 @@
-//! Synthetic channels are what they claim to be.
+//! Synthetic channels have the properties that they claim.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use verus_core::Duration;
 // How near a channel comes to the recording that it is fitted to, in the mean over pieces as long as
 // the recording, SECONDS altogether. The reasons:
 //
-// * Mean rate: it is a parameter; what is left is the sampling error of the pieces (a slow process
-//   with a standard deviation of 0.5 and 40 s of memory moves the mean of 12000 s by 4 %, so a rare
-//   other seed may miss) and outages that begin and end within a fade, which the formula for the
-//   mean takes as slower.
+// * Mean rate: it is a parameter, so only two deviations remain. One is the sampling error of the
+//   pieces. A slow process with a standard deviation of 0.5 and 40 s of memory moves the mean of
+//   12000 s by 4 %, so a rare other seed may miss. The other is outages that begin and end within a
+//   fade, which the formula for the mean takes as slower.
 // * Coefficients of variation and autocorrelations: a recording is one draw. Pieces of one channel
 //   differ among themselves by 0.05 and by 0.04 to 0.09 (median standard deviation,
-//   `CalibrationRow::spread`), so that a much closer fit would fit the accident of a recording.
+//   `CalibrationRow::spread`). A much closer fit would therefore fit the accident of a recording.
 // * Outages: counts of 0 to 335 in a recording, and they come in groups.
 const SECONDS: f64 = 12000.0;
 const MEAN_RELATIVE: f64 = 0.10;
@@ -47,7 +47,7 @@ fn pieces(channel: &Channel) -> u64 {
         .map_or(20, |r| (SECONDS / r.duration_s).ceil() as u64)
 }
 
-/// What is out of tolerance, as sentences.
+/// The deviations beyond the tolerance, as sentences.
 fn misses(name: &str, recorded: &Figures, generated: &Figures) -> Vec<String> {
     let mut misses = Vec::new();
     let mut check = |what: &str, recorded: f64, generated: f64, tolerance: f64| {

@@ -129,7 +129,7 @@ fn arrivals() -> impl Strategy<Value = Vec<(Duration, Bytes)>> {
     proptest::collection::vec(arrival, 1..200)
 }
 
-/// A packet of one of four connections, each with a code point of its own.
+/// A packet of one of four connections, each with a different code point.
 #[derive(Clone, Copy, Debug)]
 struct Number(usize);
 
@@ -169,7 +169,7 @@ proptest! {
         let ends = arrivals.iter().enumerate().map(Some).chain([None]);
         for arrival in ends {
             let until = arrival.map_or(end, |(_, (gap, _))| now + *gap);
-            // Arrivals come first, so what is due at this very instant leaves after it.
+            // Arrivals come first, so a packet due at this very instant leaves after it.
             while let Some(due) = link.next_departure().filter(|due| *due < until) {
                 prop_assert!(due >= now, "time goes on");
                 now = due;
@@ -230,16 +230,16 @@ proptest! {
         for size in sizes {
             link.enqueue(Time::ZERO, Bytes::new(size), Number(0), drop).expect("everything may wait");
         }
-        let mut left = 0;
+        let mut sent = 0;
         let mut now = Time::ZERO;
         for _ in 0..100 {
             let Some(due) = link.next_departure() else { break };
             now = due;
-            left += link.depart(due, |_| {}).map_or(0, |packet| packet.size.get());
+            sent += link.depart(due, |_| {}).map_or(0, |packet| packet.size.get());
         }
         let capacity = service.capacity(Time::ZERO, now).get();
-        // What is in hand: a packet partly sent, and a nanosecond of rounding for each packet.
-        prop_assert!(left + 3000 + 1000 >= capacity, "{left} of {capacity}");
+        // The tolerance: a packet partly sent, and a nanosecond of rounding for each packet.
+        prop_assert!(sent + 3000 + 1000 >= capacity, "{sent} of {capacity}");
     }
 
     #[test]

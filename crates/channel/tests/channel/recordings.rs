@@ -92,14 +92,14 @@ fn the_catalogue_knows_each_recording_by_its_content() {
     let cached = recording.path_in(&cache);
     fs::create_dir_all(cached.parent().unwrap()).unwrap();
     fs::copy(shared.join("traces").join(recording.name), &cached).unwrap();
-    let found = catalogue::find_in("camp_ped_2min", Some(&cache)).unwrap();
-    assert_eq!(found.kind(), "cached");
-    let channel = found.open(1, Duration::from_secs(60)).unwrap();
+    let channel_name = catalogue::find_in("camp_ped_2min", Some(&cache)).unwrap();
+    assert_eq!(channel_name.kind(), "cached");
+    let channel = channel_name.open(1, Duration::from_secs(60)).unwrap();
     assert_eq!(channel.trace().unwrap().name(), recording.name);
     assert!(recording.verify(fs::File::open(&cached).unwrap()).is_ok());
     fs::remove_file(&cached).unwrap();
     fs::write(&cached, "1\n2\n").unwrap();
-    let error = found
+    let error = channel_name
         .open(1, Duration::from_secs(60))
         .unwrap_err()
         .to_string();
