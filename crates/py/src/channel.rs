@@ -27,14 +27,14 @@ use verus_words::spec::Shown;
 use crate::convert::{array, capacity, link_series, table};
 use crate::error;
 
-/// What a scheme means: its bare name, what it sets, and a label for tables.
+/// A scheme: its bare name, its settings, and a label for tables.
 #[pyfunction]
 pub(crate) fn check_scheme(text: &str) -> PyResult<String> {
     let scheme = verus_sim::open_scheme(text).map_err(error::value)?;
     let params: Map<_, _> = scheme
         .params()
         .iter()
-        .map(|(key, value)| (key.clone(), plain(value)))
+        .map(|(key, value)| (key.clone(), json_value(value)))
         .collect();
     Ok(json!({
         "scheme": scheme.name(),
@@ -45,7 +45,7 @@ pub(crate) fn check_scheme(text: &str) -> PyResult<String> {
 }
 
 /// A whole number as one: `2`, not `2.0`.
-fn plain(value: &algorithm::Value) -> Value {
+fn json_value(value: &algorithm::Value) -> Value {
     /// A double tells apart all whole numbers up to here.
     const LARGEST: f64 = (1u64 << 53) as f64;
     match value {
@@ -56,7 +56,7 @@ fn plain(value: &algorithm::Value) -> Value {
     }
 }
 
-/// What a queue's text means: its kind, and the whole of it with every setting written out.
+/// A queue: its kind, and its text with every setting written out.
 #[pyfunction]
 pub(crate) fn check_queue(text: &str) -> PyResult<String> {
     let queue = QueueConfig::parse(text).map_err(error::value)?.to_string();
@@ -64,7 +64,7 @@ pub(crate) fn check_queue(text: &str) -> PyResult<String> {
     Ok(json!({ "queue": kind, "text": queue }).to_string())
 }
 
-/// What a user's traffic means: its kind.
+/// The kind of a user's traffic.
 #[pyfunction]
 pub(crate) fn check_traffic(text: &str) -> PyResult<String> {
     Traffic::parse(text).map_err(error::value)?;
@@ -72,14 +72,14 @@ pub(crate) fn check_traffic(text: &str) -> PyResult<String> {
     Ok(json!({ "traffic": kind }).to_string())
 }
 
-/// The number that a text states, with a unit behind it if it has one; `unit` is what it measures, and is returned in: `s`,
-/// `ms`, `bytes`, `Mbit/s` or `share`.
+/// The number in a text, with a unit behind it if it has one. `unit` is the quantity's unit, in
+/// which it is returned: `s`, `ms`, `bytes`, `Mbit/s` or `share`.
 #[pyfunction]
 pub(crate) fn quantity(text: &str, unit: &str) -> PyResult<f64> {
     verus_words::quantity::read(text, Unit::named(unit)).map_err(error::value)
 }
 
-/// The texts that a scheme or queue stands for, of which keys have several values: `verus:ratio=2..6`.
+/// The texts of a scheme or queue whose keys have several values, such as `verus:ratio=2..6`.
 #[pyfunction]
 pub(crate) fn expand(text: &str) -> PyResult<Vec<String>> {
     verus_words::spec::expand(text).map_err(error::value)
@@ -101,11 +101,11 @@ pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
         "channel" => return Ok(names::complete(text)),
         other => return Err(error::value(format!("nothing is called a {other}"))),
     };
-    let known: Vec<_> = entries
+    let names_and_keys: Vec<_> = entries
         .iter()
         .map(|(name, keys)| (*name, &keys[..]))
         .collect();
-    Ok(verus_words::spec::complete(text, &known))
+    Ok(verus_words::spec::complete(text, &names_and_keys))
 }
 
 /// Every kind of traffic with its keys.
@@ -138,7 +138,7 @@ pub(crate) fn list_queues() -> String {
     json!(queue::catalogue()).to_string()
 }
 
-/// What a channel's text names. A recording that is not on this machine is an error.
+/// A channel by its text. A recording that is not on this machine is an error.
 #[pyfunction]
 pub(crate) fn check_channel(text: &str) -> PyResult<String> {
     check(text)
@@ -150,7 +150,7 @@ fn check(text: &str) -> Result<Value, Error> {
     shown(text, &names::find(text)?)
 }
 
-/// What `text` names, in full.
+/// The channel of `text`, in full.
 fn shown(text: &str, found: &Found) -> Result<Value, Error> {
     let expression = match found {
         Found::Named(found) => return named(text, found),
@@ -170,7 +170,7 @@ fn shown(text: &str, found: &Found) -> Result<Value, Error> {
     Ok(json!({ "name": text, "kind": expression.kind(), "parts": parts }))
 }
 
-/// What the name `text` stands for, in full.
+/// The channel with the name `text`, in full.
 fn named(text: &str, found: &Named) -> Result<Value, Error> {
     let kind = found.kind();
     Ok(match found {
@@ -267,8 +267,8 @@ fn published(recording: &Recording) -> Value {
     entry
 }
 
-/// What a file holds that has `most` bytes at the most, or a pipe that this process was given, such as `<(command)` of a
-/// shell, which is read once and kept.
+/// The content of a file of at most `most` bytes, or of a pipe given to this process, such as
+/// `<(command)` of a shell. A pipe is read once and kept.
 #[pyfunction]
 pub(crate) fn read_file(py: Python<'_>, path: PathBuf, most: u64) -> PyResult<Py<PyBytes>> {
     let mut content = Vec::new();
@@ -305,7 +305,8 @@ pub(crate) fn is_given_pipe(path: PathBuf) -> bool {
     files::is_given_pipe(&path)
 }
 
-/// A trace: the times of its opportunities, and its period. `seed` and `duration_s` are for what is built in.
+/// A trace: the times of its opportunities, and its period. `seed` and `duration_s` are for
+/// built-in channels.
 #[pyfunction]
 #[pyo3(signature = (text, seed=1, duration_s=60.0))]
 pub(crate) fn trace_read<'py>(
@@ -338,20 +339,20 @@ pub(crate) fn trace_info(py: Python<'_>, text: &str) -> PyResult<String> {
         entry.insert("name".to_owned(), json!(trace.name()));
         entry.insert("sha256".to_owned(), json!(trace.sha256()));
         let times = trace.opportunities();
-        let found = Statistics::of_period(times, generate::OPPORTUNITY, trace.period_ms())
+        let statistics = Statistics::of_period(times, generate::OPPORTUNITY, trace.period_ms())
             .expect("a trace's period is above zero");
-        flatten(&found, &mut entry);
+        flatten(&statistics, &mut entry);
         Ok(Value::Object(entry).to_string())
     })
     .map_err(|error: Error| error::channel(&error))
 }
 
 /// Statistics as one flat table, with what each number measures in its name.
-fn flatten(found: &Statistics, entry: &mut Map<String, Value>) {
+fn flatten(statistics: &Statistics, entry: &mut Map<String, Value>) {
     let mut put = |name: String, value: Value| {
         entry.insert(name, value);
     };
-    let Value::Object(fields) = json!(found) else {
+    let Value::Object(fields) = json!(statistics) else {
         unreachable!("a structure serialises as an object")
     };
     for (name, value) in fields {
@@ -365,7 +366,7 @@ fn flatten(found: &Statistics, entry: &mut Map<String, Value>) {
             plain => put(name, plain),
         }
     }
-    for bin in &found.bins {
+    for bin in &statistics.bins {
         let width = match bin.width_ms {
             1000 => "1s".to_owned(),
             millis => format!("{millis}ms"),
@@ -375,7 +376,7 @@ fn flatten(found: &Statistics, entry: &mut Map<String, Value>) {
             put(format!("acf_{width}_lag{lag}"), json!(value));
         }
     }
-    for outage in &found.outages {
+    for outage in &statistics.outages {
         put(
             format!("gaps_ge_{}ms_per_min", outage.at_least_ms),
             json!(outage.per_minute),
@@ -383,7 +384,7 @@ fn flatten(found: &Statistics, entry: &mut Map<String, Value>) {
     }
 }
 
-/// What a built-in channel is made with by default.
+/// Defaults for a built-in channel.
 const SEED: u64 = 1;
 const DURATION_S: f64 = 60.0;
 

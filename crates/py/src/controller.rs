@@ -6,9 +6,9 @@
 //!                          └── window, budget, rate, tick ─┘  attributes, read after each event
 //! ```
 //!
-//! What the object allows is read after each event and kept here, since a sender asks several times for each packet.
-//! An object that raises, allows nonsense or does not come back has failed: it allows nothing more, and the run that it is in
-//! ends with what it did wrong ([`Configured::failure`]).
+//! The object's answers are read after each event and kept here, since a sender asks several times
+//! for each packet. An object fails if it raises, gives an invalid answer or does not return. It
+//! then allows nothing more, and its run ends with its error ([`Configured::failure`]).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,7 +32,7 @@ use crate::{events, lock};
 /// Where the Python half is.
 const MODULE: &str = "verus.controller";
 
-/// What stands before the name of a class that this process was given, in place of its file's.
+/// The prefix of a class that was given to this process, in place of its file's name.
 const GIVEN: &str = "python:";
 
 /// The most that such a controller may have in flight, or allow at once, bytes: 700,000 packets of 1500 bytes, a second of
@@ -77,11 +77,11 @@ struct Class {
     state: Arc<State>,
 }
 
-/// What the objects of one scheme in one run share.
+/// State shared by the objects of one scheme in one run.
 #[derive(Debug, Default)]
 struct State {
     name: String,
-    /// What messages call it.
+    /// Its name in messages.
     place: String,
     call_limit: Span,
     run_limit: Span,
@@ -92,7 +92,7 @@ struct State {
     calls: AtomicU64,
     /// In which thread, as Python counts them.
     thread: AtomicU64,
-    /// What it shows of itself, since it first did.
+    /// The names of its probes, since the first.
     shown: OnceLock<Vec<&'static str>>,
 }
 
@@ -107,7 +107,7 @@ impl State {
     fn late(&self, py: Python<'_>) -> Option<String> {
         let problem = lock(&self.late).clone()?;
         let thread = self.thread.load(Ordering::Relaxed);
-        // What was to end a call that had just ended would end this one, and be gone.
+        // An interrupt for a call that had just ended would end this one; it is discarded.
         let _ = py
             .import(MODULE)
             .and_then(|module| module.call_method1("spare", (thread,)));
@@ -124,11 +124,11 @@ impl State {
 
 impl Class {
     fn find(py: Python<'_>, file: &str, given: &Given<'_>) -> Result<Self, Problem> {
-        let found = || -> PyResult<Self> {
+        let class = || -> PyResult<Self> {
             let arguments = (file, given.name, given.pairs.clone());
-            let found = py.import(MODULE)?.call_method1("find", arguments)?;
+            let class = py.import(MODULE)?.call_method1("find", arguments)?;
             let (make, name, place, call_limit_s, run_limit_s): (_, String, String, f64, f64) =
-                found.extract()?;
+                class.extract()?;
             let span = |seconds| {
                 Span::try_from_secs_f64(seconds).unwrap_or(Span::from_secs(u32::MAX.into()))
             };
@@ -143,7 +143,7 @@ impl Class {
                 }),
             })
         };
-        found().map_err(|error| Problem::Together(error.value(py).to_string()))
+        class().map_err(|error| Problem::Together(error.value(py).to_string()))
     }
 }
 
@@ -181,7 +181,7 @@ impl Configured for Class {
             Ok(())
         });
         if let Err(error) = made {
-            let problem = Python::attach(|py| told(py, &error));
+            let problem = Python::attach(|py| describe(py, &error));
             self.state.fail("__init__", Time::ZERO, problem);
         }
         Box::new(controller)
@@ -192,7 +192,7 @@ impl Configured for Class {
     }
 }
 
-/// One object, and what it allowed last.
+/// One object, and its last answers.
 #[derive(Default)]
 struct PythonController {
     /// `None` if it could not be made.
@@ -202,14 +202,14 @@ struct PythonController {
     hears_tick: bool,
     /// How long feedback may wait for more, where the class says that it may.
     every: Option<Duration>,
-    /// What it has not been told of yet, and when it is to be.
-    heard: Option<events::Feedback>,
+    /// Feedback not yet reported to it, and when it is due.
+    pending: Option<events::Feedback>,
     due: Option<Time>,
     ecn: Ecn,
     window: Option<Bytes>,
     budget: Option<Bytes>,
-    /// What the object believes is left of its budget.
-    told_budget: Option<Bytes>,
+    /// The object's view of the rest of its budget.
+    object_budget: Option<Bytes>,
     pacing: Option<Rate>,
     burst: Option<Bytes>,
     next_tick: Option<Time>,
@@ -230,9 +230,9 @@ fn during<T>(state: &State, call: impl FnOnce() -> T) -> T {
 }
 
 /// An exception in a sentence.
-fn told(py: Python<'_>, error: &PyErr) -> String {
+fn describe(py: Python<'_>, error: &PyErr) -> String {
     if error.is_instance_of::<PyKeyboardInterrupt>(py) {
-        // The user meant the program, which hears it when the run has ended.
+        // The user meant the program, which gets the interrupt when the run has ended.
         let _ = py
             .import("_thread")
             .and_then(|module| module.call_method0("interrupt_main"));
@@ -244,7 +244,7 @@ fn told(py: Python<'_>, error: &PyErr) -> String {
 }
 
 impl PythonController {
-    /// Tells the object of an event, and reads what it allows then.
+    /// Reports an event to the object, and reads its answers.
     fn tell<A>(&mut self, method: &'static str, now: Time, arguments: A)
     where
         A: for<'a> FnOnce(Python<'a>) -> PyResult<Bound<'a, PyTuple>>,
@@ -252,13 +252,13 @@ impl PythonController {
         let Some(object) = self.object.take() else {
             return;
         };
-        let told = Python::attach(|py| -> Result<(), String> {
+        let outcome = Python::attach(|py| -> Result<(), String> {
             let bound = object.bind(py);
-            let failed = |error: PyErr| told(py, &error);
-            if self.told_budget != self.budget {
-                let left = self.budget.map(Bytes::get);
+            let failed = |error: PyErr| describe(py, &error);
+            if self.object_budget != self.budget {
+                let budget = self.budget.map(Bytes::get);
                 bound
-                    .setattr(intern!(py, "budget_bytes"), left)
+                    .setattr(intern!(py, "budget_bytes"), budget)
                     .map_err(failed)?;
             }
             let arguments = arguments(py).map_err(failed)?;
@@ -270,7 +270,7 @@ impl PythonController {
             called.map_err(failed)?;
             self.read(bound)
         });
-        match told {
+        match outcome {
             Ok(()) => self.object = Some(object),
             Err(problem) => {
                 self.state.fail(method, now, problem);
@@ -282,7 +282,7 @@ impl PythonController {
     /// Nothing more leaves.
     fn stop(&mut self) {
         (self.window, self.pacing, self.next_tick) = (Some(Bytes::ZERO), None, None);
-        (self.every, self.heard, self.due) = (None, None, None);
+        (self.every, self.pending, self.due) = (None, None, None);
     }
 
     /// When the object asks for its tick.
@@ -290,11 +290,11 @@ impl PythonController {
         self.next_tick.filter(|_| self.hears_tick)
     }
 
-    /// Tells of the feedback that has waited for more.
-    fn tell_heard(&mut self, now: Time) {
+    /// Reports the feedback that has waited for more.
+    fn report_pending(&mut self, now: Time) {
         self.due = None;
-        if let Some(heard) = self.heard.take() {
-            self.tell("on_feedback", now, |py| (heard,).into_pyobject(py));
+        if let Some(feedback) = self.pending.take() {
+            self.tell("on_feedback", now, |py| (feedback,).into_pyobject(py));
         }
     }
 
@@ -303,7 +303,7 @@ impl PythonController {
         let bytes = |name| number(object, name, "of bytes, ", MOST_ALLOWED);
         self.window = bytes(intern!(py, "window_bytes"))?.map(|bytes| Bytes::new(bytes as u64));
         self.budget = bytes(intern!(py, "budget_bytes"))?.map(|bytes| Bytes::new(bytes as u64));
-        self.told_budget = self.budget;
+        self.object_budget = self.budget;
         self.burst = bytes(intern!(py, "burst_bytes"))?.map(|bytes| Bytes::new(bytes as u64));
         let mbps = number(object, intern!(py, "pacing_mbps"), "", FASTEST_MBPS)?;
         self.pacing = mbps.map(Rate::from_mbps);
@@ -328,7 +328,7 @@ fn number(
     most: f64,
 ) -> Result<Option<f64>, String> {
     let py = object.py();
-    let value = object.getattr(name).map_err(|error| told(py, &error))?;
+    let value = object.getattr(name).map_err(|error| describe(py, &error))?;
     if value.is_none() {
         return Ok(None);
     }
@@ -368,9 +368,9 @@ impl Controller for PythonController {
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         if let Some(every) = self.every {
             self.due.get_or_insert(feedback.now + every);
-            match &mut self.heard {
-                Some(heard) => heard.add(feedback),
-                None => self.heard = Some(events::Feedback::new(feedback)),
+            match &mut self.pending {
+                Some(pending) => pending.add(feedback),
+                None => self.pending = Some(events::Feedback::new(feedback)),
             }
             return;
         }
@@ -380,7 +380,7 @@ impl Controller for PythonController {
     }
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
-        self.tell_heard(timeout.now);
+        self.report_pending(timeout.now);
         self.tell("on_timeout", timeout.now, |py| {
             (events::Timeout::new(timeout),).into_pyobject(py)
         });
@@ -388,7 +388,7 @@ impl Controller for PythonController {
 
     fn on_tick(&mut self, now: Time, in_flight: Bytes) {
         if self.due.is_some_and(|at| at <= now) {
-            self.tell_heard(now);
+            self.report_pending(now);
         }
         if self.own_tick().is_none_or(|at| at > now) {
             return;
@@ -432,9 +432,9 @@ impl Controller for PythonController {
     }
 
     fn next_tick(&self) -> Option<Time> {
-        let own = self.own_tick();
-        own.map_or(self.due, |own| {
-            Some(self.due.map_or(own, |due| due.min(own)))
+        let tick = self.own_tick();
+        tick.map_or(self.due, |tick| {
+            Some(self.due.map_or(tick, |due| due.min(tick)))
         })
     }
 
@@ -445,14 +445,14 @@ impl Controller for PythonController {
             names.collect()
         });
         for name in names {
-            let found = shown.iter().find(|(other, _)| other == name);
-            record(name, found.map_or(f64::NAN, |&(_, value)| value));
+            let probe = shown.iter().find(|(other, _)| other == name);
+            record(name, probe.map_or(f64::NAN, |&(_, value)| value));
         }
     }
 }
 
 impl PythonController {
-    /// What the object shows of itself.
+    /// The object's probes.
     fn shown(&self, py: Python<'_>) -> Vec<(String, f64)> {
         let Some(object) = &self.object else {
             return Vec::new();
@@ -468,8 +468,9 @@ impl PythonController {
         });
         shown.unwrap_or_else(|error| {
             let mut failure = lock(&self.state.failure);
-            failure
-                .get_or_insert_with(|| format!("{}.probe: {}", self.state.place, told(py, &error)));
+            failure.get_or_insert_with(|| {
+                format!("{}.probe: {}", self.state.place, describe(py, &error))
+            });
             Vec::new()
         })
     }

@@ -40,7 +40,7 @@ pub(crate) fn json<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, P
     })
 }
 
-/// What serialises, as dictionaries and lists.
+/// A serialisable value, as dictionaries and lists.
 pub(crate) fn table<'py>(
     py: Python<'py>,
     value: &impl serde::Serialize,
@@ -70,7 +70,7 @@ fn observed(values: &[Option<f64>]) -> impl Iterator<Item = f64> + '_ {
     values.iter().map(|value| value.unwrap_or(f64::NAN))
 }
 
-/// What the bottleneck saw of each flow, one row a flow and bin, flow by flow.
+/// The bottleneck's measurements of each flow, one row a flow and bin, flow by flow.
 pub(crate) fn link_series<'py>(
     py: Python<'py>,
     series: &[FlowSeries],
@@ -111,7 +111,7 @@ pub(crate) fn capacity(
     Ok(columns)
 }
 
-/// What a run amounts to, without what grows with its duration.
+/// The results of a run, without the parts that grow with its duration.
 pub(crate) fn measured<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let result = PyDict::new(py);
     result.set_item("metrics", table(py, &outcome.metrics)?)?;
@@ -146,7 +146,7 @@ pub(crate) fn outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Bound<'_, Py
     Ok(result)
 }
 
-/// What each sender counted.
+/// Each sender's counts.
 fn counters<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     for flow in &outcome.flows {
@@ -164,8 +164,8 @@ fn counters<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyLi
     Ok(list)
 }
 
-/// What the bottleneck and the senders showed over time. A column that one flow's controller has
-/// and another's has not is not-a-number there.
+/// The bottleneck's and the senders' values over time. A column that only some flows' controllers
+/// have is not-a-number for the others.
 fn series<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let bins = outcome.capacity_mbps.len();
     let columns = link_series(py, &outcome.metrics.series, bins, outcome.bin_ms)?;

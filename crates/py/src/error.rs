@@ -1,4 +1,4 @@
-//! Which Python exception each Rust error becomes. Its message stays as it is.
+//! The Python exception for each Rust error. Its message stays unchanged.
 
 use std::fmt::Display;
 use std::io;
@@ -26,7 +26,7 @@ pub(crate) fn os(source: &io::Error, message: String) -> PyErr {
     }
 }
 
-/// What a trace, a raw log or a channel's name can do wrong.
+/// Errors of a trace, a raw log or a channel's name.
 pub(crate) fn channel(error: &verus_channel::Error) -> PyErr {
     match error {
         verus_channel::Error::Io { source, .. } => os(source, error.to_string()),
@@ -34,7 +34,7 @@ pub(crate) fn channel(error: &verus_channel::Error) -> PyErr {
     }
 }
 
-/// What a link log can do wrong.
+/// Errors of a link log.
 pub(crate) fn log(error: &mahimahi::Error) -> PyErr {
     match error {
         mahimahi::Error::Read { source, .. } => os(source, error.to_string()),
@@ -42,7 +42,7 @@ pub(crate) fn log(error: &mahimahi::Error) -> PyErr {
     }
 }
 
-/// What a scenario can do wrong.
+/// Errors of a scenario.
 pub(crate) fn simulation(error: &verus_sim::Error) -> PyErr {
     match error {
         verus_sim::Error::Channel(error) => channel(error),

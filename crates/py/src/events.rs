@@ -1,11 +1,11 @@
-//! What a controller written in Python is told: the core's events, with the unit in each name.
+//! The events of a controller written in Python: the core's, with the unit in each name.
 //!
 //! A number becomes an object of Python's when it is asked for, so that an event costs as much as is read of it.
 
 use pyo3::prelude::*;
 use verus_core as core;
 
-/// The attributes of a class: name, type, and what it is of `it`.
+/// The attributes of a class: name, type, and value in terms of `it`.
 macro_rules! getters {
     ($class:ident: $($name:ident: $type:ty = |$it:ident| $value:expr;)*) => {
         #[pymethods]
@@ -19,7 +19,7 @@ macro_rules! getters {
     };
 }
 
-/// A packet as it was when it left.
+/// A packet at its departure.
 #[pyclass(frozen, module = "verus._verus")]
 pub(crate) struct Departure(pub(crate) core::Departure);
 
@@ -94,7 +94,7 @@ impl Feedback {
     }
 }
 
-/// The delivery rate; the core's zero stands for too short a time to tell.
+/// The delivery rate; the core's zero means that the time was too short for one.
 fn rate_of(feedback: &core::Feedback<'_>) -> Option<core::Rate> {
     let rate = feedback.delivery()?.rate;
     (rate > core::Rate::default()).then_some(rate)

@@ -1,4 +1,5 @@
-//! What the Python extension module `verus._verus` has in it: conversions, no decisions. `crates/extension` is the module.
+//! The content of the Python extension module `verus._verus`: conversions, no decisions.
+//! `crates/extension` is the module.
 //!
 //! Configurations come in and small tables go out as JSON text; whatever grows with time leaves as
 //! NumPy arrays. Every function lets go of the interpreter lock while Rust works.
@@ -25,7 +26,7 @@ use verus_channel::queue;
 use verus_measure::{FlowMetrics, Metrics};
 use verus_senders::Registry;
 
-/// What a panic left locked is taken as it is.
+/// Locks `mutex`, also after a panic that held it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

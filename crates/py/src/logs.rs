@@ -16,7 +16,7 @@ use crate::{error, lock};
 pub(crate) struct Logs {
     folder: PathBuf,
     dialect: Dialect,
-    /// What each run's channel is called in them.
+    /// The name of each run's channel in them.
     channels: Vec<String>,
     /// The first that could not be written, which ends all runs.
     failed: Mutex<Option<(PathBuf, io::Error)>>,

@@ -19,7 +19,7 @@ use crate::{error, lock, run};
 
 type Column<'py, T> = PyArrayLike1<'py, T, TypeMustMatch>;
 
-/// What models are made of: transitions that were counted, of which any quantization makes another model.
+/// The source of models: counted transitions, of which each quantization makes another model.
 #[pyclass(frozen, module = "verus._verus")]
 pub(crate) struct Trainer(model::Trainer);
 
@@ -60,7 +60,7 @@ impl Trainer {
             }
             Ok(())
         })?;
-        let ran = sweep.wait(py, run::told(py, progress))?;
+        let ran = sweep.wait(py, run::report_progress(py, progress))?;
         if let Some(failed) = ran.iter().find_map(|ran| ran.as_ref().err()) {
             return Err(error::simulation(failed));
         }
@@ -153,7 +153,7 @@ fn open(path: &std::path::Path) -> PyResult<Model> {
     Model::from_bytes(&bytes).map_err(|found| error::value(problem(&found)))
 }
 
-/// What a model is: its ranges, its size as a matrix and on disk, its density, its training.
+/// A model's properties: its ranges, its size as a matrix and on disk, its density, its training.
 #[pyfunction]
 pub(crate) fn model_info(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     let model = py.detach(|| open(&path))?;

@@ -90,11 +90,11 @@ pub(crate) fn simulate_many<'py>(
         return Ok(Bound::new(py, runs)?.into_any());
     }
     let ended = sweep
-        .wait(py, told(py, progress))
+        .wait(py, report_progress(py, progress))
         .map_err(|error| logs.as_deref().and_then(Logs::failure).unwrap_or(error))?;
     let outcomes = PyList::empty(py);
     for outcome in ended {
-        outcomes.append(told_of(py, outcome, columns, None)?)?;
+        outcomes.append(to_python(py, outcome, columns, None)?)?;
     }
     Ok(outcomes.into_any())
 }
@@ -107,12 +107,12 @@ fn run_one(
     verus_sim::run(scenario, progress)
 }
 
-/// What Python is told of a run: its outcome, with arrays or without, or the exception that says what its controller did
-/// wrong.
+/// A run's result for Python: its outcome, with arrays or without, or the exception for its
+/// controller's error.
 ///
 /// # Errors
-/// What else went wrong with it, or with its logs.
-fn told_of<'py>(
+/// Any other error of it, or of its logs.
+fn to_python<'py>(
     py: Python<'py>,
     outcome: Result<Outcome, Error>,
     columns: bool,
@@ -135,26 +135,26 @@ pub(crate) struct Runs {
     sweep: Sweep<Outcome>,
     logs: Option<Arc<Logs>>,
     columns: bool,
-    /// What went wrong with one of them, to be raised once the others that had ended are told of.
+    /// The first error of a run, raised once the others that had ended are reported.
     failed: Mutex<Option<PyErr>>,
 }
 
 #[pymethods]
 impl Runs {
-    /// Index and outcome of those that have ended since the last call. It waits for one, but no longer than `timeout_s`. What
-    /// went wrong with one is raised once the others of its batch have been told of.
+    /// Index and outcome of the runs that have ended since the last call. It waits for one, but at
+    /// most `timeout_s`. An error of one is raised once the others of its batch have been reported.
     fn ended<'py>(&self, py: Python<'py>, timeout_s: f64) -> PyResult<Bound<'py, PyList>> {
         controller::watch(py);
         if let Some(error) = lock(&self.failed).take() {
             return Err(error);
         }
         let timeout = Duration::try_from_secs_f64(timeout_s).map_err(error::value)?;
-        let found = py.detach(|| self.sweep.take(timeout));
+        let ended = py.detach(|| self.sweep.take(timeout));
         let outcomes = PyList::empty(py);
         let mut failed = lock(&self.failed);
-        for (index, outcome) in found {
-            match told_of(py, outcome, self.columns, self.logs.as_deref()) {
-                Ok(told) => outcomes.append((index, told))?,
+        for (index, outcome) in ended {
+            match to_python(py, outcome, self.columns, self.logs.as_deref()) {
+                Ok(result) => outcomes.append((index, result))?,
                 Err(error) => drop(failed.get_or_insert(error)),
             }
         }
@@ -169,13 +169,13 @@ impl Runs {
         self.sweep.fraction()
     }
 
-    /// Ends what is under way, and waits until it has.
+    /// Ends the runs under way, and waits until they have ended.
     fn stop(&self, py: Python<'_>) {
         self.sweep.stop(py);
     }
 }
 
-/// A run that goes as far as it is told to, for a caller that decides something in between.
+/// A run that goes on until a given time, for a caller that decides something in between.
 #[pyclass(frozen, module = "verus._verus")]
 pub(crate) struct Simulation(Mutex<verus_sim::Simulation>);
 
@@ -206,7 +206,7 @@ impl Simulation {
 }
 
 /// Tells a callback, if there is one, how many runs are done and the share of all work.
-pub(crate) fn told(
+pub(crate) fn report_progress(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
 ) -> impl Fn(usize, f64) -> PyResult<bool> {

@@ -15,11 +15,11 @@ use verus_sim::{Error, Scenario};
 
 use crate::{controller, error, lock};
 
-/// How often a waiting caller looks for Ctrl-C and tells its progress: often enough to feel
-/// immediate, seldom enough to cost nothing.
+/// How often a waiting caller checks for Ctrl-C and reports its progress: often enough to feel
+/// immediate, rarely enough to cost nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The index of a scenario, and what came of it.
+/// The index of a scenario, and its outcome.
 pub(crate) type Ended<T> = (usize, Result<T, Error>);
 
 /// Runs the scenario at an index; it tells the share that is done, and hears whether to go on.
@@ -33,7 +33,7 @@ pub(crate) struct Sweep<T> {
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
-/// What its threads share.
+/// State shared by its threads.
 struct Work<T> {
     scenarios: Vec<Scenario>,
     run: Box<Job<T>>,
@@ -47,9 +47,9 @@ struct Work<T> {
 }
 
 impl<T: Send> Work<T> {
-    /// What a thread does.
+    /// A thread's work.
     fn run_all(&self, share: &AtomicU64, ended: &mpsc::Sender<Ended<T>>) {
-        let one = |index: usize| {
+        let run_one = |index: usize| {
             let outcome = if self.is_stopped() {
                 Err(Error::Cancelled)
             } else {
@@ -64,11 +64,11 @@ impl<T: Send> Work<T> {
             let _ = ended.send((index, outcome));
         };
         let python = std::mem::take(&mut *lock(&self.python));
-        controller::in_one_interpreter(&python, one);
+        controller::in_one_interpreter(&python, run_one);
         loop {
             let next = lock(&self.rust).pop_front();
             match next {
-                Some(index) => one(index),
+                Some(index) => run_one(index),
                 None => return,
             }
         }
@@ -83,7 +83,7 @@ impl<T: Send + 'static> Sweep<T> {
     /// Begins to run scenarios on `threads` cores (all of them if absent).
     ///
     /// # Errors
-    /// If there are to be no threads, or cannot be as many.
+    /// If `threads` is zero, or so many cannot be started.
     pub(crate) fn start(
         scenarios: Vec<Scenario>,
         threads: Option<usize>,
@@ -139,22 +139,23 @@ impl<T: Send + 'static> Sweep<T> {
     }
 
     /// All of them, in the order of the scenarios, while this thread listens for signals (only the thread that called hears
-    /// them) and tells its progress: `told` hears how many are done and the share of all work, and says whether to go on.
+    /// them) and tells its progress: `report` hears how many are done and the share of all work, and returns whether to go on.
     ///
     /// # Errors
-    /// What went wrong with one of them, which ends all, but for what its own controller did wrong.
+    /// The first error of one of them, which ends all. An error of its own controller does not
+    /// count.
     pub(crate) fn wait(
         self,
         py: Python<'_>,
-        told: impl Fn(usize, f64) -> PyResult<bool>,
+        report: impl Fn(usize, f64) -> PyResult<bool>,
     ) -> PyResult<Vec<Result<T, Error>>> {
         let mut outcomes: Vec<Option<Result<T, Error>>> = Vec::new();
         outcomes.resize_with(self.work.scenarios.len(), || None);
-        let mut left = outcomes.len();
+        let mut remaining = outcomes.len();
         let mut failed = Ok(());
-        while left > 0 && failed.is_ok() {
+        while remaining > 0 && failed.is_ok() {
             for (index, outcome) in py.detach(|| self.take(LOOK_EVERY)) {
-                left -= 1;
+                remaining -= 1;
                 match outcome {
                     Ok(_) | Err(Error::Controller(_)) => outcomes[index] = Some(outcome),
                     Err(error) => failed = failed.and(Err(error::simulation(&error))),
@@ -162,7 +163,7 @@ impl<T: Send + 'static> Sweep<T> {
             }
             let goes_on = py.check_signals().and_then(|()| {
                 controller::watch(py);
-                told(outcomes.len() - left, self.fraction())
+                report(outcomes.len() - remaining, self.fraction())
             });
             failed = failed.and(goes_on.and_then(|goes_on| match goes_on {
                 true => Ok(()),
@@ -187,7 +188,7 @@ impl<T: Send + 'static> Sweep<T> {
         (done / self.work.scenarios.len().max(1) as f64).min(1.0)
     }
 
-    /// Ends what is under way, and waits until it has.
+    /// Ends the runs under way, and waits until they have ended.
     pub(crate) fn stop(&self, py: Python<'_>) {
         self.work.stop.store(true, Ordering::Relaxed);
         py.detach(|| self.join());
