@@ -1,4 +1,4 @@
-//! What the page's worker calls: numbers in, numbers out.
+//! The calls of the page's worker: numbers in, numbers out.
 //!
 //! Text and arrays lie in the module's memory. `room` makes place for a text and says where it is; what a function has to say
 //! lies at `answer`, so many bytes long as the function returned.
@@ -38,7 +38,7 @@ impl Module {
     }
 }
 
-/// Makes room for a text of so many bytes; where it is to be put.
+/// Makes room for a text of `bytes` bytes; returns its address.
 #[unsafe(no_mangle)]
 extern "C" fn room(bytes: usize) -> *mut u8 {
     MODULE.with_borrow_mut(|module| {
@@ -53,13 +53,13 @@ extern "C" fn answer() -> *const u8 {
     MODULE.with_borrow(|module| module.answer.as_ptr())
 }
 
-/// What there is to choose from.
+/// The lists to choose from.
 #[unsafe(no_mangle)]
 extern "C" fn list() -> usize {
     MODULE.with_borrow_mut(|module| module.say(&lists::lists()))
 }
 
-/// Opens the run of the scenario that was put into the room, in place of what was in the lane.
+/// Opens the run of the scenario in the room, in place of the lane's present run.
 #[unsafe(no_mangle)]
 extern "C" fn open(lane: usize) -> usize {
     MODULE.with_borrow_mut(|module| {
@@ -105,8 +105,8 @@ extern "C" fn advance(lane: usize, at_s: f64) -> isize {
 #[unsafe(no_mangle)]
 extern "C" fn results(lane: usize) -> usize {
     MODULE.with_borrow_mut(|module| {
-        let found = module.lanes[lane].as_ref().map(Lane::results);
-        module.say(&found.unwrap_or_default())
+        let results = module.lanes[lane].as_ref().map(Lane::results);
+        module.say(&results.unwrap_or_default())
     })
 }
 

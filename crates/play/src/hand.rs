@@ -1,4 +1,4 @@
-//! The person as a congestion controller: the window is what they last set.
+//! The person as a congestion controller: the window is the last one that they set.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use verus_core::{Bytes, Recovery};
 use verus_words::configuration::Configuration;
 use verus_words::spec::Row;
 
-/// What schemes call it.
+/// The name in schemes.
 pub const NAME: &str = "hand";
 
 /// Ten packets, as TCP begins (RFC 6928 §2).
@@ -40,7 +40,8 @@ impl Configured for Config {
     }
 }
 
-/// A flow's window, set by hand. What is lost is sent again, as for every algorithm; nothing but the person answers it.
+/// A flow's window, set by hand. Lost data is sent again, as for every algorithm; only the person
+/// reacts to losses.
 #[derive(Clone, Copy, Debug)]
 pub struct Hand;
 

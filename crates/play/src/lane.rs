@@ -1,8 +1,9 @@
 //! A run that a page looks at while it goes on.
 //!
-//! Links are served when their state is asked for, so a run's records of its last round trip are not complete. It is kept
-//! a round trip ahead of what is shown, and what is shown of packets is exact. A window that is set by hand counts from
-//! where the run is: the person is as far from the bottleneck as any sender.
+//! Links are served when their state is read, so a run's records of its last round trip are
+//! incomplete. The run is kept a round trip ahead of the display, so that the packets shown are
+//! exact. A window that is set by hand takes effect at the run's time: the person is as far from
+//! the bottleneck as any sender.
 
 use serde_json::{Value, json};
 use verus_channel::Service;
@@ -25,13 +26,13 @@ const MOST_SHOWN: usize = 4000;
 /// The longest run, s: a page shows minutes, and keeps each packet's record.
 const LONGEST_S: f64 = 600.0;
 
-/// A run, and what is shown of it.
+/// A run, and its displayed state.
 pub struct Lane {
     stage: Stage,
     end: Time,
-    /// What is yet to be taken in of what the run has recorded.
+    /// The reader of the run's records.
     reader: Reader,
-    /// How far ahead of what is shown the run is: a round trip without queues.
+    /// How far the run is ahead of the display: a round trip without queues.
     lead: Duration,
     next_slice: Time,
     /// The window of each flow, bytes, and what its algorithm is doing.
@@ -64,24 +65,24 @@ struct Reader {
     fallen: Vec<usize>,
     waiting_bytes: u64,
     dropped: u64,
-    /// What has left the bottleneck since the last slice, of each flow.
-    left: Vec<Left>,
+    /// Departures from the bottleneck since the last slice, of each flow.
+    departed: Vec<Departed>,
     dropped_in_slice: u64,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Left {
+struct Departed {
     bytes: u64,
     packets: u64,
     delay_ms: f64,
 }
 
 impl Lane {
-    /// A run of this scenario, of which nothing has happened yet, and what is known of it before: the number of its flows,
-    /// the channel's mean rate, and what it can carry in each slice.
+    /// A run of this scenario, before its first event, and its facts: the number of its flows, the
+    /// channel's mean rate, and its capacity in each slice.
     ///
     /// # Errors
-    /// What is wrong with the scenario.
+    /// If the scenario is invalid.
     pub fn open(scenario_json: &str) -> Result<(Lane, Value), Error> {
         let scenario = Scenario {
             records: true,
@@ -102,7 +103,7 @@ impl Lane {
         let way_ms = scenario.delay_ms;
         let back_ms = scenario.ack_delay_ms.unwrap_or(way_ms);
         let link = plan.paths().there.link.as_ref();
-        let told = json!({
+        let facts = json!({
             "flows": flows,
             "slice_s": SLICE.as_secs_f64(),
             "mean_mbps": plan.paths().channel.mean_mbps,
@@ -120,18 +121,20 @@ impl Lane {
             slice_count: 0,
             frame: Vec::new(),
         };
-        Ok((lane, told))
+        Ok((lane, facts))
     }
 
-    /// Goes on until `at`, or the end, and says how things stand there:
+    /// Goes on until `at`, or the end, and returns the state:
     ///
-    /// - when that is (s), whether the run is over (1), bytes and packets in the bottleneck, packets dropped, and how many
-    ///   flows, slices and packets follow;
-    /// - of each flow its window (bytes) and its phase, as a number of `PHASES` in `python/verus/play/charts.js`;
-    /// - of each slice since the last call its end (s), the bytes in the bottleneck then, packets dropped in it, and of each
-    ///   flow throughput (Mbit/s), mean queueing delay (ms; not-a-number where nothing left) and window (bytes);
-    /// - of each packet its flow, where it is (0 in the bottleneck, 1 behind it, 2 acknowledged, 3 dropped), and which share of
-    ///   that way it has gone.
+    /// - its time (s), whether the run is over (1), bytes and packets in the bottleneck, packets
+    ///   dropped, and the number of flows, slices and packets that follow;
+    /// - of each flow its window (bytes) and its phase, as a number of `PHASES` in
+    ///   `python/verus/play/charts.js`;
+    /// - of each slice since the last call its end (s), the bytes in the bottleneck then, and
+    ///   packets dropped in it. Of each flow in it: throughput (Mbit/s), mean queueing delay (ms;
+    ///   not-a-number without departures) and window (bytes);
+    /// - of each packet its flow, its place (0 in the bottleneck, 1 behind it, 2 acknowledged, 3
+    ///   dropped), and the share of that place that it has passed.
     ///
     /// # Errors
     /// A controller gave up.
@@ -213,7 +216,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Writes down the slice that ends with what was shown last.
+    /// Records the slice that ends with the last displayed state.
     fn slice(&mut self) {
         let (reader, mbit) = (&mut self.reader, SLICE.as_secs_f64() * 1e6);
         self.slice_count += 1;
@@ -222,11 +225,11 @@ impl Lane {
             reader.waiting_bytes as f32,
             std::mem::take(&mut reader.dropped_in_slice) as f32,
         ]);
-        for (left, (window, _)) in reader.left.iter_mut().zip(&self.senders) {
-            let left = std::mem::take(left);
+        for (departed, (window, _)) in reader.departed.iter_mut().zip(&self.senders) {
+            let departed = std::mem::take(departed);
             self.slices.extend([
-                (left.bytes as f64 * 8.0 / mbit) as f32,
-                (left.delay_ms / left.packets as f64) as f32,
+                (departed.bytes as f64 * 8.0 / mbit) as f32,
+                (departed.delay_ms / departed.packets as f64) as f32,
                 *window,
             ]);
         }
@@ -241,7 +244,7 @@ fn records(stage: &Stage) -> Option<&Records> {
     }
 }
 
-/// What a link can carry in each slice until `end`, Mbit/s.
+/// A link's capacity in each slice until `end`, Mbit/s.
 fn capacity_mbps(service: &Service, end: Time) -> Vec<f64> {
     let slices = end.as_nanos() / SLICE.as_nanos();
     let mbps = |slice| {
@@ -274,7 +277,7 @@ impl Reader {
             fallen: Vec::new(),
             waiting_bytes: 0,
             dropped: 0,
-            left: vec![Left::default(); flows],
+            departed: vec![Departed::default(); flows],
             dropped_in_slice: 0,
         }
     }
@@ -292,17 +295,17 @@ impl Reader {
             waiting,
             under_way,
             fallen,
-            left,
+            departed,
             ..
         } = self;
         let (mut gone, mut drops) = (0, 0);
         waiting.retain(|&row| {
             let size = u64::from(records.size_bytes[row]);
             if records.departed_ms[row] <= now {
-                let left = &mut left[records.flow[row] as usize];
-                left.bytes += size;
-                left.packets += 1;
-                left.delay_ms += records.departed_ms[row] - records.sent_ms[row];
+                let departed = &mut departed[records.flow[row] as usize];
+                departed.bytes += size;
+                departed.packets += 1;
+                departed.delay_ms += records.departed_ms[row] - records.sent_ms[row];
                 under_way.push(row);
             } else if records.dropped_ms[row] <= now {
                 fallen.push(row);
@@ -384,18 +387,18 @@ mod tests {
             let text = scenario(&flows, more);
             let (mut lane, _) = Lane::open(&text).expect("valid");
             play(&mut lane);
-            let plain = verus_sim::run(&Scenario::from_json(&text).expect("valid"), &mut |_| true);
-            let mut metrics = plain.expect("it runs").metrics;
+            let run = verus_sim::run(&Scenario::from_json(&text).expect("valid"), &mut |_| true);
+            let mut metrics = run.expect("it runs").metrics;
             metrics.series.clear();
-            let told = json!({ "over": true, "metrics": metrics });
-            assert_eq!(lane.results(), told, "{flows}");
+            let expected = json!({ "over": true, "metrics": metrics });
+            assert_eq!(lane.results(), expected, "{flows}");
         }
     }
 
     #[test]
     fn what_is_shown_adds_up_to_what_is_measured() {
-        let (mut lane, told) = Lane::open(&scenario(CUBIC, "")).expect("valid");
-        assert_eq!(told["capacity_mbps"].as_array().map(Vec::len), Some(60));
+        let (mut lane, facts) = Lane::open(&scenario(CUBIC, "")).expect("valid");
+        assert_eq!(facts["capacity_mbps"].as_array().map(Vec::len), Some(60));
         let frames = play(&mut lane);
         let last = frames.last().expect("there are frames");
         assert_eq!(last[1], 1.0, "it is over");
@@ -433,7 +436,7 @@ mod tests {
     fn packets_are_in_the_bottleneck_on_their_way_or_fallen() {
         let (mut lane, _) = Lane::open(&scenario(CUBIC, "")).expect("valid");
         let frames = play(&mut lane);
-        let mut seen = [false; 4];
+        let mut places = [false; 4];
         for frame in &frames {
             let [flows, slices, packets] = [frame[5], frame[6], frame[7]].map(|n| n as usize);
             let from = 8 + 2 * flows + slices * (3 + 3 * flows);
@@ -441,7 +444,7 @@ mod tests {
             let mut waiting = 0.0;
             for packet in frame[from..].chunks_exact(3) {
                 assert!((0.0..=1.0).contains(&packet[2]));
-                seen[packet[1] as usize] = true;
+                places[packet[1] as usize] = true;
                 waiting += f32::from(u8::from(packet[1] == 0.0));
             }
             assert_eq!(waiting, frame[3]);
@@ -450,7 +453,7 @@ mod tests {
                 "the queue and the packet being sent"
             );
         }
-        assert_eq!(seen, [true; 4]);
+        assert_eq!(places, [true; 4]);
     }
 
     #[test]

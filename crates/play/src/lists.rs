@@ -1,10 +1,10 @@
-//! What the page offers: the lists that `verus list` prints.
+//! The page's choices: the lists that `verus list` prints.
 
 use serde_json::{Value, json};
 use verus_channel::{generate, queue};
 use verus_senders::Registry;
 
-/// Schemes that stand alone, queues, and built-in channels.
+/// Schemes that need no file, queues, and built-in channels.
 pub fn lists() -> Value {
     let registry = Registry::default();
     let schemes = registry.catalogue().into_iter();
