@@ -1,5 +1,5 @@
-//! What must hold of whatever happens to a flow: `forward` in the core and `forward` in the kernel say the same of it, and Verus in
-//! the kernel stays sound.
+//! Invariants of any sequence of events of a flow: `forward` in the core and in the kernel give the
+//! same answers, and Verus in the kernel stays sound.
 
 use std::cell::RefCell;
 
@@ -16,19 +16,20 @@ thread_local! {
 /// Takes `bytes` for a flow's beginning and its events, and tells all laws.
 ///
 /// # Panics
-/// If those of `forward` differ, if what is said has a window or a pace of zero, or if a law in C does what is undefined.
+/// If the answers of `forward` differ, if an answer has a window or a pace of zero, or if a law in
+/// C has undefined behaviour.
 pub fn check(bytes: &[u8]) {
-    let mut left = Left(bytes);
-    let begin = left.number();
-    let packet = 64 + left.number() % 70_000;
-    let budget_ms = 6.0 + (left.number() % 994) as f64;
+    let mut input = Input(bytes);
+    let begin = input.number();
+    let packet = 64 + input.number() % 70_000;
+    let budget_ms = 6.0 + (input.number() % 994) as f64;
     NATIVE.with_borrow_mut(|(native, verus)| {
         let mut core = Core::start(begin, packet, budget_ms);
         native.start(begin, packet, budget_ms);
         verus.start(begin, packet, budget_ms / 10.0);
         let mut clock = begin;
         for _ in 0..MOST_EVENTS {
-            let Some(event) = left.event(&mut clock) else {
+            let Some(event) = input.event(&mut clock) else {
                 break;
             };
             assert_same(native.hear(event), core.hear(event), event);
@@ -37,10 +38,10 @@ pub fn check(bytes: &[u8]) {
     });
 }
 
-/// What is left to be read.
-struct Left<'a>(&'a [u8]);
+/// The rest of the input.
+struct Input<'a>(&'a [u8]);
 
-impl Left<'_> {
+impl Input<'_> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;

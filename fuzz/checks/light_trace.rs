@@ -1,4 +1,4 @@
-//! What must hold of whatever bytes are read as CellReplay's light trace, or as its size offsets.
+//! Invariants of any bytes read as CellReplay's light trace, or as its size offsets.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ struct Number(u32);
 
 impl Packet for Number {}
 
-/// Reads `bytes` as either, and sends packets over a path that is made of what was read.
+/// Reads `bytes` as either, and sends packets over a path made from them.
 ///
 /// # Panics
 /// If a packet arrives before it was sent, twice or never.
@@ -23,8 +23,9 @@ pub fn check(bytes: &[u8]) {
     if light.is_none() && offsets.is_none() {
         return;
     }
-    let plain = || LightTrace::parse("plain", &b"0 20 0 1\n50 9 0\n90 3 0\n"[..]).expect("valid");
-    let trace = light.unwrap_or_else(plain);
+    let default_trace =
+        || LightTrace::parse("plain", &b"0 20 0 1\n50 9 0\n90 3 0\n"[..]).expect("valid");
+    let trace = light.unwrap_or_else(default_trace);
     assert!(trace.trains() >= 2 && trace.period_ms() > 0);
     let rate = RateSchedule::constant(Rate::from_mbps(20.0));
     let queue = QueueConfig::parse("infinite").expect("valid");

@@ -1,4 +1,4 @@
-//! What must hold of whatever bytes are read as a link log.
+//! Invariants of any bytes read as a link log.
 
 /// Reads `bytes` as a link log.
 ///

@@ -1,4 +1,4 @@
-//! What must hold of whatever bytes are read as a model.
+//! Invariants of any bytes read as a model.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use verus_model::{Model, Walk, WalkKind};
 /// get past it.
 ///
 /// # Panics
-/// If what was read is no model, cannot be walked, or is not read again from its own bytes.
+/// If a parsed model is invalid, cannot be walked, or differs from the model read from its own
+/// bytes.
 pub fn check(bytes: &[u8]) {
     read(bytes);
     if let Some(end) = bytes.len().checked_sub(32)
@@ -30,12 +31,12 @@ fn read(bytes: &[u8]) {
     };
     assert!(!model.matrix().is_empty());
     assert_eq!(Model::from_bytes(&model.to_bytes()).as_ref(), Ok(&model));
-    let most = model.matrix().grid().packets_max;
+    let packets_max = model.matrix().grid().packets_max;
     let model = Arc::new(model);
     for kind in [WalkKind::Paper, WalkKind::Sampled] {
         let mut walk = Walk::new(Arc::clone(&model), kind, 1);
         for (delay, sent) in [(0, 0), (30, 1), (41, 900), (1 << 40, 0), (43, 2)] {
-            assert!(walk.step(Duration::from_millis(delay), sent) <= most);
+            assert!(walk.step(Duration::from_millis(delay), sent) <= packets_max);
         }
     }
 }

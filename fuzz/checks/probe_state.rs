@@ -1,4 +1,4 @@
-//! What must hold of both ends of the probe in whatever order packets come and time passes.
+//! Invariants of both ends of the probe, in any order of packets and time.
 //!
 //! The input is a script: each step lets time pass, lets an end speak, or carries, loses, repeats, reorders,
 //! damages or forges a packet. Forged ones are sealed with the right keys, so that they get as deep
@@ -33,7 +33,7 @@ const SCHEMES: [&str; 8] = [
     "verus:mode=prototype",
 ];
 
-/// What is left of the input.
+/// The rest of the input.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -57,7 +57,7 @@ impl Script<'_> {
     }
 }
 
-/// Both ends and what is between them.
+/// Both ends and the path between them.
 struct World {
     now: Time,
     client: Client<Scheme>,
@@ -80,7 +80,7 @@ fn address(host: u8) -> SocketAddr {
 /// Plays the script.
 ///
 /// # Panics
-/// If an end does what it must not, whatever it is sent.
+/// If an end breaks an invariant, whatever it receives.
 pub fn check(bytes: &[u8]) {
     let mut script = Script(bytes);
     let request = Request {
@@ -304,7 +304,7 @@ impl World {
         self.client.handle(self.now, self.now, packet);
     }
 
-    /// Who seals what goes that way.
+    /// The key that seals packets of `kind` in that direction.
     fn key(&self, upward: bool, kind: Kind) -> Option<Key> {
         match kind {
             Kind::Hello | Kind::Retry | Kind::Accept | Kind::Refuse => Some(self.handshake.clone()),

@@ -1,4 +1,4 @@
-//! What must hold of whatever bytes arrive as a packet of the probe.
+//! Invariants of any bytes that arrive as a packet of the probe.
 
 use verus_core::{Bytes, Ecn, Time};
 use verus_probe::flow::{Incoming, Load, Outgoing};
@@ -14,7 +14,7 @@ const PACKET_BYTES: u64 = 1_400;
 /// Reads `bytes` as a packet and, if it is one that a flow would act on, lets a flow act on it.
 ///
 /// # Panics
-/// If what was read is not read again from what it is written as, or a flow gives more than it has.
+/// If a parsed packet changes when it is encoded and read again, or a flow gives more than it has.
 pub fn check(bytes: &[u8]) {
     let Ok(kind) = wire::inspect(bytes) else {
         return;
@@ -109,7 +109,8 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// What is written is read as the same. Options that this version does not know are not written.
+/// Checks that an encoded packet is read as the same. Options unknown to this version are not
+/// encoded.
 fn again<T: PartialEq + std::fmt::Debug>(
     packet: &Packet<'_>,
     encode: impl FnOnce(&mut [u8]) -> usize,
@@ -126,7 +127,7 @@ fn again<T: PartialEq + std::fmt::Debug>(
     assert_eq!(decode(&written), decode(packet));
 }
 
-/// A receiver to which this is the third packet acknowledges what came and nothing else.
+/// A receiver that gets this as its third packet acknowledges only the received packets.
 fn receive(data: &Data<'_>, size: usize) {
     let scheme = Scheme::parse("verus").expect("it is in the list");
     let mut flow = Incoming::new(0, &scheme, Time::ZERO, false);
@@ -161,7 +162,7 @@ fn receive(data: &Data<'_>, size: usize) {
     assert!(acknowledged <= 3);
 }
 
-/// A sender with packets under way grows its window by what it has sent at the most.
+/// A sender with packets in flight grows its window by at most the bytes it has sent.
 fn acknowledge(body: &AckBody, report: Option<&[u8]>) {
     let scheme = Scheme::parse("newreno").expect("it is in the list");
     let load = Load {
@@ -180,14 +181,15 @@ fn acknowledge(body: &AckBody, report: Option<&[u8]>) {
     }
     let before = flow.sender().controller().window();
     let now = Time::from_millis(50);
-    // What it cannot have received is an error; anything else is believed once.
+    // An acknowledgement of packets that it cannot have received is an error; anything else counts
+    // once.
     for _ in 0..2 {
         if flow.on_ack(now, now, body, report).is_err() {
             return;
         }
     }
-    let most = before + Bytes::new(sent * PACKET_BYTES);
-    assert!(flow.sender().controller().window() <= most);
+    let limit = before + Bytes::new(sent * PACKET_BYTES);
+    assert!(flow.sender().controller().window() <= limit);
     assert!(flow.sender().in_flight() <= Bytes::new(sent * PACKET_BYTES));
     if let Some(at) = flow.next_timer() {
         assert!(at < Time::from_nanos(MAX_NUMBER));

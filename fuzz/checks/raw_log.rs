@@ -1,11 +1,11 @@
-//! What must hold of whatever bytes are read as a raw arrival log.
+//! Invariants of any bytes read as a raw arrival log.
 
 use verus_channel::raw;
 
 /// Reads `bytes` as a raw arrival log.
 ///
 /// # Panics
-/// If what was read is no trace that begins with its first arrival.
+/// If the parsed log is no trace that begins with its first arrival.
 pub fn check(bytes: &[u8]) {
     let Ok(trace) = raw::parse("bytes", bytes) else {
         return;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files of `fuzz/corpus/NAME` and what is in them, by name.
+/// The files of `fuzz/corpus/NAME` and their contents, by name.
 ///
 /// # Panics
 /// If there are none.

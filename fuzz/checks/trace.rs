@@ -1,11 +1,11 @@
-//! What must hold of whatever bytes are read as a trace.
+//! Invariants of any bytes read as a trace.
 
 use verus_channel::Trace;
 
 /// Reads `bytes` as a trace.
 ///
 /// # Panics
-/// If what was read is no trace, or differs from the same times given as numbers.
+/// If the parsed trace is invalid, or differs from the same times given as numbers.
 pub fn check(bytes: &[u8]) {
     let Ok(trace) = Trace::parse("bytes", bytes) else {
         return;

@@ -1,4 +1,4 @@
-//! What must hold of whatever bytes arrive as a message of a file transfer.
+//! Invariants of any bytes that arrive as a message of a file transfer.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use verus_transfer::paths::{MAX_PATH, RelativePath};
 /// Reads `bytes` as a message of each kind.
 ///
 /// # Panics
-/// If what was read is not read again from what it is written as, or says what cannot be.
+/// If a parsed message changes when it is encoded and read again, or its content is impossible.
 pub fn check(bytes: &[u8]) {
     if let Some(Request::List { path } | Request::Get { path } | Request::Put { path, .. }) =
         again::<Request>(bytes)

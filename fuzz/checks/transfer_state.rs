@@ -1,8 +1,8 @@
-//! What must hold of both ends of a file transfer in whatever order messages come.
+//! Invariants of both ends of a file transfer, for any order of messages.
 //!
-//! The input is a script of messages, most of them well formed and with numbers that fit, so that they get
-//! deep: against a server, which is asked for and given files, or against a client, which asks and gives.
-//! Both are real, over the loopback interface; what stands against them is bare QUIC.
+//! The input is a script of messages. Most are well formed, with numbers that fit, so that they get
+//! deep. They go to a server, in requests to get and put files, or to a client that gets and puts.
+//! Both ends are real, over the loopback interface; their peers are bare QUIC.
 
 use std::fs;
 use std::io;
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long either end waits for the other's next word.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// The file that there is to get, and what it is made of: a block, a hole and a torn block.
+/// The file that the server has, and its parts: a block, a hole and a torn block.
 const OLD: &str = "old";
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -169,7 +169,7 @@ impl Script<'_> {
                 0 | 1 => Supply::Same(true),
                 2 => Supply::Same(false),
                 3..=6 => {
-                    // What follows in order, or from the beginning, or later.
+                    // The next data in order, or from the beginning, or later.
                     let position = tally.as_ref().map_or(0, Tally::position);
                     let at = match self.byte() % 4 {
                         0 => self.size() / BLOCK * BLOCK,
@@ -243,7 +243,7 @@ fn contents() -> &'static [u8] {
     })
 }
 
-/// Both real ends, what stands against them, and their folders.
+/// Both real ends, their peers, and their folders.
 struct Stage {
     runtime: Runtime,
     home: PathBuf,
@@ -373,7 +373,7 @@ fn on_disk(folder: &Path) -> u64 {
 /// Plays the script.
 ///
 /// # Panics
-/// If an end panics, waits for ever, or touches what is not its own.
+/// If an end panics, waits for ever, or touches files outside its folder.
 pub fn check(bytes: &[u8]) {
     let mut script = Script(bytes);
     let mut stage = stage().lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A queue of one's own, and the list that has it beside Verus's.
+//! A new queue, and a list with it and Verus's queues.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,13 @@ use verus_core::{Duration, Time};
 use verus_words::range::Within;
 use verus_words::spec::{Row, field};
 
-/// What the texts of queues can name in this program.
+/// The queues of this program, by name.
 pub fn registry() -> Registry {
     Registry::default().with::<Ebb>("ebb", "drops what has waited longer than some ms")
 }
 
-/// First in, first out; what has waited longer than `life_ms` is dropped rather than sent.
+/// First in, first out; drops packets that have waited longer than `life_ms` instead of sending
+/// them.
 #[derive(Debug)]
 pub struct Ebb {
     life_ms: f64,

@@ -1,4 +1,4 @@
-//! A controller of one's own, and the list that has it beside Verus's.
+//! A new controller, and a list with it and Verus's schemes.
 
 use verus_core::configuration::Configured;
 use verus_core::{Bytes, Controller, Feedback, Time, Timeout};
@@ -7,7 +7,7 @@ use verus_words::configuration::Configuration;
 use verus_words::range::Within;
 use verus_words::spec::{Row, field};
 
-/// What schemes can name in this program.
+/// The schemes of this program, by name.
 pub fn registry() -> Registry {
     Registry::default().with::<Tide>("tide", "keeps a queue of some ms")
 }

@@ -89,10 +89,10 @@ fn what_is_wrong_with_their_keys_is_told_as_of_any() {
         ("compare --queue eb:life_ms=20", "unknown kind `eb`"),
     ] {
         let ran = verus().args(words.split(' ')).output().expect("it starts");
-        let told = String::from_utf8_lossy(&ran.stderr);
-        assert_eq!(ran.status.code(), Some(2), "{words}: {told}");
-        assert!(told.contains(expected), "{words}: {told}");
-        assert_eq!(told.lines().count(), 1, "{words}: {told}");
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{words}: {stderr}");
+        assert!(stderr.contains(expected), "{words}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{words}: {stderr}");
     }
 }
 
@@ -134,8 +134,8 @@ fn a_study_has_it_in_its_file() {
 
 #[test]
 fn the_arena_has_the_controller_in_its_field() {
-    let asked = "from verus.papers.own.arena.field import SENDERS; print(SENDERS['tide'])";
-    let printed = said(&python().args(["-c", asked]).output().expect("it starts"));
+    let program = "from verus.papers.own.arena.field import SENDERS; print(SENDERS['tide'])";
+    let printed = said(&python().args(["-c", program]).output().expect("it starts"));
     assert_eq!(printed.trim(), "tide");
 }
 

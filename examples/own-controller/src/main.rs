@@ -1,4 +1,5 @@
-//! A controller of one's own beside one of Verus's, on a simulated cellular channel. `cargo run` prints what came of it.
+//! A new controller beside one of Verus's, on a simulated cellular channel. `cargo run` prints the
+//! results.
 
 use verus_core::configuration::Configured;
 use verus_core::{Bytes, Controller, Feedback, Time, Timeout};

@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (connection, accepted) = tokio::join!(connecting, accepting);
     let (connection, accepted) = (connection?, accepted?);
 
-    // ---- ... and a driver for whichever end sends: it keeps the controller's timer.
+    // ---- ... and a driver for the end that sends: it keeps the controller's timer.
     let _driver = quic::drive(&connection);
     // ----
 
@@ -55,13 +55,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     stream.finish()?;
     let received = reading.await?;
 
-    let seen = quic::view(&connection).expect("ours").snapshot();
+    let snapshot = quic::view(&connection).expect("ours").snapshot();
     println!(
         "{} MB arrived; window {} B, round trip {:.3} ms, {} ticks",
         received / 1_000_000,
-        seen.window.get(),
-        seen.smoothed_rtt.as_millis_f64(),
-        seen.counters.ticks
+        snapshot.window.get(),
+        snapshot.smoothed_rtt.as_millis_f64(),
+        snapshot.counters.ticks
     );
     Ok(())
 }
