@@ -1,7 +1,8 @@
-//! What a packet costs as the work grows: more flows, faster links, longer runs, other senders.
+//! The cost of a packet as the work grows: more flows, faster links, longer runs, other senders.
 //!
-//! `cargo bench -p verus-sim --bench growth` prints the table of BENCHMARKS.md. Each cell is a process of its own, so that
-//! the most memory that it held is its own; what it held before the run began is taken off. Of three runs the median counts.
+//! `cargo bench -p verus-sim --bench growth` prints the table of BENCHMARKS.md. Each cell is a
+//! separate process, so that its peak memory can be measured; the memory held before the run is
+//! subtracted. The median of three runs counts.
 
 // A benchmark reads clocks; that is all it does.
 #![allow(clippy::disallowed_methods)]
@@ -21,7 +22,7 @@ struct Cell {
     duration_s: u64,
 }
 
-/// What it took.
+/// The cost of a run.
 #[derive(Clone, Copy)]
 struct Cost {
     packets: f64,
@@ -61,7 +62,7 @@ impl Cell {
         }
     }
 
-    /// Runs it in this process and prints what it took.
+    /// Runs it in this process and prints its cost.
     fn run(&self) {
         let plan = self.scenario().plan().expect("the cell is valid");
         let (cpu, memory) = (cpu_nanos(), most_memory_kb());
@@ -70,7 +71,7 @@ impl Cell {
         println!("{} {cpu} {memory}", outcome.metrics.arrivals);
     }
 
-    /// Runs it in processes of its own.
+    /// Runs it in separate processes.
     fn cost(&self) -> Cost {
         let mut costs: Vec<Cost> = (0..3).map(|_| self.cost_once()).collect();
         costs.sort_by(|a, b| a.cpu_ns.total_cmp(&b.cpu_ns));

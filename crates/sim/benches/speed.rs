@@ -1,7 +1,7 @@
 //! How fast the simulator is, beside a lean event loop that shares no code with it (`lean/mod.rs`).
 //!
-//! Machines differ and drift, so what counts is the ratio of runs in turn: each case runs seven rounds of lean loop, Cubic
-//! and Verus, and the median of the ratios is reported.
+//! Machines differ and drift, so the ratio of runs in turn counts. Each case runs seven rounds of
+//! lean loop, Cubic and Verus, and the median of the ratios is reported.
 //!
 //! `cargo bench -p verus-sim --bench speed` prints the tables of BENCHMARKS.md; `-- --quick` runs fewer rounds,
 //! `-- --workloads` the first alone, `-- --calls` what single calls cost, and `-- --one W2 cubic` one workload under one
@@ -83,7 +83,7 @@ impl Workload {
         }
     }
 
-    /// What simulates it under `scheme`; it returns how many packets left the queue.
+    /// A run of the simulator under `scheme`, which returns how many packets left the queue.
     fn simulation(&self, scheme: &str) -> impl FnOnce() -> u64 {
         let plan = self.scenario(scheme).plan().expect("the workload is valid");
         move || {
@@ -230,7 +230,7 @@ impl Steady {
     }
 }
 
-/// What a receiver says of the packets that have reached it, one after another.
+/// The acknowledgements of packets that arrive one after another.
 #[derive(Clone, Copy)]
 enum Pattern {
     /// All of them arrived, in order.
@@ -261,7 +261,7 @@ fn feedback(pattern: Pattern) -> f64 {
         let Some(newest) = sent.checked_sub(IN_FLIGHT) else {
             return;
         };
-        let one = |number: u64| NumberRange {
+        let single = |number: u64| NumberRange {
             first: number,
             last: number,
         };
@@ -273,10 +273,10 @@ fn feedback(pattern: Pattern) -> f64 {
         let ranges: Vec<NumberRange> = match pattern {
             Pattern::Ordinary => vec![all],
             _ if newest % 2 == 1 || newest < 2_000 => return,
-            Pattern::EveryOther => others.map(one).collect(),
+            Pattern::EveryOther => others.map(single).collect(),
             Pattern::LateBy(late) => {
                 let late = (0..3).map(|back| newest - late - 1 - 2 * back);
-                std::iter::once(newest).chain(late).map(one).collect()
+                std::iter::once(newest).chain(late).map(single).collect()
             }
         };
         let ack = Ack::new(ranges, now, Duration::ZERO);
@@ -335,12 +335,12 @@ fn micro() {
         }
     });
     println!("| refit of 500 points | {refit:.0} | 10000 |");
-    let mut half = Forecaster::new(&sprout::Config::default());
+    let mut forecaster = Forecaster::new(&sprout::Config::default());
     let (mut now, mut number) = (Time::ZERO, 0);
     let tick = nanoseconds(2_000, || {
         // From an outage to the most that a tick counts, so that the belief is never at rest.
         for _ in 0..=number % 30 {
-            half.on_packet(&Arrival {
+            forecaster.on_packet(&Arrival {
                 at: now,
                 number,
                 size: Bytes::new(1500),
@@ -349,7 +349,7 @@ fn micro() {
             number += 1;
         }
         now += TICK;
-        half.on_tick(now);
+        forecaster.on_tick(now);
     });
     println!("| Sprout: a tick, its packets and forecast | {tick:.0} | 100000 |");
     println!();
@@ -417,7 +417,7 @@ fn main() {
         let millions = |index: usize| median_of(&|run| run[index].rate() / 1e6);
         let ratio =
             |over: usize, under: usize| median_of(&|run| run[over].rate() / run[under].rate());
-        // What Verus takes more than Cubic would for as many packets.
+        // The time that Verus takes beyond Cubic's for as many packets.
         let epoch = median_of(&|[_, cubic, verus]| {
             (verus.cpu_s - verus.packets as f64 / cubic.rate()) * 1e9 / epochs(workload)
         });

@@ -14,8 +14,8 @@ use crate::plan::Plan;
 use crate::timer::Timer;
 use crate::traffic::{Load, User};
 
-/// Distance between the seeds of one flow's connections: odd and with spread bits (2⁶⁴ over the golden ratio), so that
-/// they do not coincide with the seeds of neighbouring flows or runs.
+/// Distance between the seeds of one flow's connections. It is odd and has spread bits (2⁶⁴ over
+/// the golden ratio), so that they do not coincide with the seeds of neighbouring flows or runs.
 const CONNECTION_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The two ends of one connection; they know nothing of earlier connections.
@@ -26,7 +26,7 @@ pub struct Ends {
     /// The end that acknowledges.
     pub receiver: Receiver,
     /// The receiver half of the algorithm, where it has one.
-    pub half: Option<Box<ReceiverHalf>>,
+    pub receiver_half: Option<Box<ReceiverHalf>>,
     /// Bytes of data packets received and not yet acknowledged.
     pub unanswered: u32,
     /// Bytes of data delivered, each counted once.
@@ -35,7 +35,7 @@ pub struct Ends {
     pub frames: Option<Box<Frames>>,
     /// The client that requests pages, where the connection carries them.
     pub client: Option<Box<Client>>,
-    /// What to send next, where that is decided for each packet.
+    /// Chooses the data of each packet as it leaves, for traffic that needs it.
     pub feed: Option<Box<Feed>>,
 }
 
@@ -53,7 +53,7 @@ impl Ends {
                 ack_every: scenario.ack_every,
                 ..Default::default()
             }),
-            half: scheme
+            receiver_half: scheme
                 .observer()
                 .map(|half| Box::new(ReceiverHalf::new(half))),
             unanswered: 0,
@@ -78,8 +78,8 @@ pub enum Phase {
     Cancelled,
 }
 
-/// A user: connections one after another, each with ends of its own. Packets of an earlier connection that are still
-/// under way when the next begins cross the path, and are ignored on arrival.
+/// A user: connections one after another, each with new ends. Packets of an earlier connection that
+/// are still under way when the next begins cross the path, and are ignored on arrival.
 #[derive(Debug)]
 pub struct Flow {
     user: Box<User>,
@@ -87,7 +87,7 @@ pub struct Flow {
     pub phase: Phase,
     /// The number of the connection that `ends` belong to, from 0.
     pub connection: u32,
-    /// What the connection that began last carries, or, while the user waits, what the next one will carry.
+    /// The load of the connection that began last or, while the user waits, of the next one.
     pub load: Load,
     /// Whether the connection that `ends` belong to has begun.
     begun: bool,

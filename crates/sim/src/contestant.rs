@@ -1,4 +1,4 @@
-//! Who competes: each flow's scheme, with the model that it may name, what it has to send and which links it crosses.
+//! The contestants: each flow's scheme, with the model that it may name, its traffic and its links.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use crate::traffic::Traffic;
 /// Parses a scheme, and reads the model that it may name.
 ///
 /// # Errors
-/// What is wrong with the scheme or its file.
+/// Names the mistake in the scheme or its file.
 pub fn open_scheme(text: &str) -> Result<Scheme, SchemeError> {
     open_in(Registry::installed(), text)
 }
@@ -54,16 +54,17 @@ pub enum FileProblem {
 }
 
 impl Scenario {
-    /// The scheme of each flow, of those that `registry` has. Flows of one scheme share what it read.
+    /// The scheme of each flow, of those that `registry` has. Flows of one scheme share the files
+    /// it reads.
     pub(crate) fn schemes(&self, registry: &Registry) -> Result<Vec<Scheme>, Error> {
         let mut schemes: Vec<Scheme> = Vec::with_capacity(self.flows.len());
         for flow in &self.flows {
-            let known = schemes
+            let opened = schemes
                 .iter()
                 .rev()
-                .find(|known| known.text() == flow.scheme.trim());
-            let scheme = match known {
-                Some(known) => known.clone(),
+                .find(|opened| opened.text() == flow.scheme.trim());
+            let scheme = match opened {
+                Some(opened) => opened.clone(),
                 None => open_in(registry, &flow.scheme)?,
             };
             schemes.push(scheme);
@@ -71,7 +72,7 @@ impl Scenario {
         Ok(schemes)
     }
 
-    /// What each flow has to send.
+    /// The traffic of each flow.
     pub(crate) fn traffic(&self) -> Result<Vec<Traffic>, Error> {
         let traffic = |(index, flow): (usize, &FlowSpec)| match (flow.bytes, &flow.traffic) {
             (None, None) => Ok(Traffic::Full),
@@ -114,10 +115,10 @@ impl Scenario {
                 })),
             }
         };
-        let found: Vec<Crosses> = (self.flows.iter().enumerate())
+        let crossings: Vec<Crosses> = (self.flows.iter().enumerate())
             .map(of)
             .collect::<Result<_, Error>>()?;
-        let all = found.iter().all(|crosses| *crosses == Crosses::Both);
-        Ok(if all { Vec::new() } else { found })
+        let all = crossings.iter().all(|crosses| *crosses == Crosses::Both);
+        Ok(if all { Vec::new() } else { crossings })
     }
 }

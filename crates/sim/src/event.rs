@@ -1,9 +1,10 @@
 //! The time-ordered queue of events.
 //!
-//! One rule settles ties, so that a run has one outcome: at equal times the lower class goes first (connections that
-//! begin, get data or end; then arrivals, feedback, timers and samples; the service of links last), and within a class
-//! events leave in the order in which they were added. Packets that arrive through one pipe at one instant do so in the
-//! order in which they set out, and senders process all of an instant's feedback before any of them sends.
+//! One rule settles ties, so that a run has one outcome. At equal times the lower class goes first:
+//! connections that begin, get data or end; then arrivals, feedback, timers and samples; the
+//! service of links last. Within a class events leave in the order in which they were added.
+//! Packets that arrive through one pipe at one instant do so in the order in which they set out.
+//! Senders process all feedback of an instant before any of them sends.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -38,9 +39,9 @@ pub enum Event {
     SenderTimer(u32),
     /// Time series are sampled and progress is reported.
     Sample,
-    /// The links of the data's path serve what is due.
+    /// The links of the data's path serve the packets that are due.
     Service,
-    /// The links of the way back serve what is due.
+    /// The links of the way back serve the packets that are due.
     AckService,
 }
 
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However adding and taking alternate, what is taken is the earliest of what is there.
+        /// In any order of additions and removals, each removal takes the earliest event present.
         #[test]
         fn the_earliest_event_is_taken(steps in proptest::collection::vec((0..50u64, any::<bool>()), 0..200)) {
             let mut queue = EventQueue::default();

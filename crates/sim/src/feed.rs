@@ -1,4 +1,4 @@
-//! What a connection has to send, where that is decided as late as it can be: a packet at a time.
+//! The data of a connection, decided as late as possible: a packet at a time.
 
 use verus_core::receiver::DataRange;
 use verus_core::{Bytes, Duration, Time};
@@ -11,7 +11,7 @@ use crate::traffic::Turns;
 #[derive(Clone, Debug)]
 pub struct Feed {
     supply: Supply,
-    /// Whether what was handed over has not left.
+    /// Whether the data handed over has not left.
     handed: bool,
 }
 
@@ -24,7 +24,7 @@ enum Supply {
 }
 
 impl Feed {
-    /// That of a connection which begins with a turn.
+    /// The feed of a connection that begins with a turn.
     pub fn turns() -> Self {
         Feed::of(Supply::Turns {
             on: true,
@@ -32,7 +32,7 @@ impl Feed {
         })
     }
 
-    /// That of a connection which carries live media from `start` on.
+    /// The feed of a connection that carries live media from `start` on.
     pub fn media(media: &Media, start: Time) -> Self {
         Feed::of(Supply::Media(Box::new(Streams::new(media, start))))
     }
@@ -89,8 +89,8 @@ impl Feed {
         }
     }
 
-    /// What was handed over has left.
-    pub fn left(&mut self) {
+    /// The data handed over has left.
+    pub fn on_left(&mut self) {
         self.handed = false;
     }
 

@@ -8,8 +8,8 @@
 //! Where the controller sets a bitrate ([`Controller::media_rate`](verus_core::Controller::media_rate)), all frames are
 //! scaled to it, as by an encoder; otherwise they have the sizes that the scenario gives.
 //!
-//! Groups of pictures begin with a key frame, as in the media tests of draft-huitema-ccwg-c4-test (§ "Handling of
-//! Multimedia Applications"), whose streams of 30 frames a second these are by default.
+//! Groups of pictures begin with a key frame, as in the media tests of draft-huitema-ccwg-c4-test
+//! (§ "Handling of Multimedia Applications"). The default is their streams of 30 frames a second.
 
 use std::collections::VecDeque;
 
@@ -77,7 +77,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The frames of a connection that begins at `start`, when the first frame is due; none is offered yet.
+    /// The frames of a connection that begins at `start`, when the first frame is due.
     pub fn new(video: Video, draws: ChaCha8Rng, start: Time) -> Self {
         Frames {
             video,
@@ -93,15 +93,15 @@ impl Frames {
     /// A frame is due at `now`, at this bitrate: returns its size, and when the next one is due.
     pub fn offer(&mut self, now: Time, rate: Option<Rate>) -> (Bytes, Option<Time>) {
         let video = &self.video;
-        let own = video.size(self.offered);
+        let nominal = video.size(self.offered);
         let mut scale = rate.map_or(1.0, |rate| video.scale(rate));
         if video.spread > 0.0 {
             scale *= 1.0 + video.spread * self.draws.random_range(-1.0..=1.0);
         }
         let size = if scale == 1.0 {
-            own
+            nominal
         } else {
-            own.mul_f64(scale).max(Bytes::new(1))
+            nominal.mul_f64(scale).max(Bytes::new(1))
         };
         self.offered += 1;
         self.offered_bytes = self.offered_bytes.saturating_add(size.get());
@@ -177,12 +177,12 @@ mod tests {
             .map(|_| frames.offer(ms(0.0), rate).0.as_f64())
             .collect();
         let mean = sizes.iter().sum::<f64>() / sizes.len() as f64;
-        let least = sizes.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = sizes.iter().copied().fold(0.0, f64::max);
+        let smallest = sizes.iter().copied().fold(f64::INFINITY, f64::min);
+        let largest = sizes.iter().copied().fold(0.0, f64::max);
         // A standard deviation of the mean is 46 bytes.
         assert!((mean - 20_000.0).abs() < 230.0, "{mean}");
-        assert!((15_000.0..15_100.0).contains(&least), "{least}");
-        assert!((24_900.0..=25_000.0).contains(&most), "{most}");
+        assert!((15_000.0..15_100.0).contains(&smallest), "{smallest}");
+        assert!((24_900.0..=25_000.0).contains(&largest), "{largest}");
     }
 
     #[test]
@@ -211,9 +211,9 @@ mod tests {
     fn frames_follow_the_bitrate_that_the_sender_can_carry() {
         let mut frames = frames(VIDEO, 0.0);
         // Half of 45,000 bytes each tenth of a second.
-        let half = Some(Rate::from_bps(1_800_000));
-        assert_eq!(frames.offer(ms(0.0), half).0.get(), 18_750);
-        assert_eq!(frames.offer(ms(33.0), half).0.get(), 1_875);
+        let half_rate = Some(Rate::from_bps(1_800_000));
+        assert_eq!(frames.offer(ms(0.0), half_rate).0.get(), 18_750);
+        assert_eq!(frames.offer(ms(33.0), half_rate).0.get(), 1_875);
         assert_eq!(frames.offer(ms(67.0), None).0.get(), 3_750);
         assert_eq!(frames.offer(ms(100.0), Some(Rate::from_bps(1))).0.get(), 1);
     }

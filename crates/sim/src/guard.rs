@@ -1,9 +1,10 @@
-//! What code from outside this crate may do wrong, a controller or a queue of somebody's own, so that its run ends by an error
-//! and no other does.
+//! Mistakes of code from outside this crate, a controller or a queue. They end the run of that code
+//! by an error, and no other run.
 //!
-//! Rust has types where Python has to look at what it gets, but three things no type excludes: a panic; a sender that lets
-//! bytes leave, or asks for ticks, without end at one instant; and a sender that allows nothing ever again. What endures
-//! for ever at an advancing clock is bounded by [`Scenario::max_events`](crate::Scenario::max_events).
+//! Rust has types where Python has to check its input, but no type excludes three things. One is a
+//! panic. Another is a sender that releases bytes, or requests ticks, without end at one instant.
+//! The third is a sender that never allows anything again. An endless run at an advancing clock is
+//! bounded by [`Scenario::max_events`](crate::Scenario::max_events).
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
@@ -23,7 +24,7 @@ const MOST_TICKS: u32 = 1_000_000;
 thread_local! {
     /// Whether this thread is in [`caught`].
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// Where its last panic was, and what it said.
+    /// The place and the message of its last panic.
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
     let before = INSIDE.replace(true);
-    // What is broken by a panic halfway is dropped by the caller, with the run.
+    // The caller drops the state that a panic leaves half-changed, together with the run.
     let done = panic::catch_unwind(AssertUnwindSafe(work));
     INSIDE.set(before);
     done.map_err(|_| SAID.take())
@@ -68,7 +69,7 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// A timer came at `now`, and nothing left; what is wrong, if they come too often.
+    /// A timer came at `now`, and nothing left. Returns the mistake, if timers come too often.
     pub(crate) fn count(&mut self, now: Time) -> Option<String> {
         self.count += 1;
         if self.count < MOST_TICKS {
@@ -84,15 +85,16 @@ impl Ticks {
     }
 }
 
-/// What is wrong with a sender that lets too many packets leave at one instant.
+/// The message for a sender that lets too many packets leave at one instant.
 #[cold]
 pub(crate) fn too_many(sender: &Sender) -> String {
     let window = sender.window().get();
     format!("it lets more than {MOST_AT_ONCE} packets leave at once; its window is {window} bytes")
 }
 
-/// What is wrong with a sender that has data, of which nothing will ever leave: with nothing in flight there is nothing to be
-/// heard, and no timer is to come. A window of NaN or less than zero packets ends here, since it is one of 0 bytes.
+/// The message for a sender with data of which nothing will ever leave. With nothing in flight
+/// there is no feedback, and no timer is set. A window of NaN or less than zero packets ends here,
+/// since it is one of 0 bytes.
 pub(crate) fn stuck(sender: &Sender) -> Option<String> {
     let ever = !sender.has_data() || !sender.in_flight().is_zero() || sender.next_timer().is_some();
     (!ever).then(|| {

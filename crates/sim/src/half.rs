@@ -1,9 +1,9 @@
 //! The receiver half of a flow's algorithm, with the stamps and reports that travel between it and
 //! the sender.
 //!
-//! Stamps and reports travel beside their packets, in queues of their own, so that packets of
-//! algorithms without a receiver half stay small. Paths keep the order of what they do not drop: an
-//! entry before the one looked for belongs to a packet that was dropped.
+//! Stamps and reports travel beside their packets, in separate queues, so that packets of
+//! algorithms without a receiver half stay small. Paths keep the order of packets that arrive: an
+//! entry before the one looked for belongs to a dropped packet.
 
 use std::collections::VecDeque;
 
@@ -69,11 +69,11 @@ impl ReceiverHalf {
 
     /// An event set for a tick has come; returns whether it is still valid.
     pub fn on_timer(&mut self, now: Time) -> bool {
-        let own = self.timer.comes(now);
-        if own && self.observer.next_tick().is_some_and(|at| at <= now) {
+        let valid = self.timer.comes(now);
+        if valid && self.observer.next_tick().is_some_and(|at| at <= now) {
             self.observer.on_tick(now);
         }
-        own
+        valid
     }
 
     /// An acknowledgement leaves, perhaps to be dropped; returns the number of its report.
@@ -86,7 +86,7 @@ impl ReceiverHalf {
     }
 
     /// The acknowledgement with this report arrives; returns the report, unless it is empty.
-    pub fn hear(&mut self, number: u32) -> Option<&[u8]> {
+    pub fn take_report(&mut self, number: u32) -> Option<&[u8]> {
         loop {
             let (other, bytes) = self.reports.pop_front()?;
             self.spare.push(bytes);

@@ -36,7 +36,7 @@ pub use traffic::Traffic;
 /// Plans and runs a scenario; see [`Scenario::plan`] and [`Plan::run`].
 ///
 /// # Errors
-/// What is wrong with the scenario, or that `progress` cancelled it.
+/// Names the mistake in the scenario, or that `progress` cancelled it.
 pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64) -> bool) -> Result<Outcome, Error> {
     scenario.plan()?.run(progress)
 }

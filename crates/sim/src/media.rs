@@ -6,9 +6,10 @@
 //!  better video ├──K──┤ ├─P─┤ ├─P─┤         2 Mbit/s; waits for both, and the rest of a group is given up once late
 //! ```
 //!
-//! The streams are those of the media tests of draft-huitema-ccwg-c4-test. Each frame travels for itself: it has arrived when
-//! all of its own data has, whatever becomes of those before, as on a QUIC stream for each. Which frame the next packet
-//! carries is decided when that packet leaves; data that is lost goes first. A packet carries data of one frame only.
+//! The streams are those of the media tests of draft-huitema-ccwg-c4-test. Each frame is
+//! independent: it has arrived when all its data has, without regard to those before, as on a QUIC
+//! stream for each. The frame of the next packet is chosen when that packet leaves; lost data goes
+//! first. A packet carries data of one frame only.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +25,7 @@ pub struct Media {
     pub audio_frames: Option<u64>,
     /// Frames of each video; without end if absent.
     pub frames: Option<u64>,
-    /// When the better video has waited for so long, the rest of its group is given up.
+    /// The wait of the better video after which the rest of its group is given up.
     pub deadline: Duration,
     /// Frames of the first so much time are sent and not measured.
     pub unmeasured: Duration,
@@ -55,7 +56,7 @@ impl Media {
     }
 }
 
-/// Which of the streams gives up what is late, and is not measured.
+/// The stream that gives up late frames, and is not measured.
 const BETTER: usize = 2;
 
 /// One of the streams.
@@ -89,7 +90,7 @@ struct Frame {
     missing: u64,
 }
 
-/// The streams of one connection: what was offered, and what of it has not arrived.
+/// The streams of one connection: the frames offered, and the data of them that has not arrived.
 #[derive(Clone, Debug)]
 pub struct Streams {
     start: Time,
@@ -167,7 +168,8 @@ impl Streams {
         self.next_frame += 1;
     }
 
-    /// Gives up what is late of the better video, with the rest of its group, which is of no use without.
+    /// Gives up late frames of the better video, with the rest of their group, which is useless
+    /// without them.
     fn give_up(&mut self, now: Time) {
         let stream = &mut self.streams[BETTER];
         while let Some(number) = stream.waiting.front() {
@@ -250,7 +252,7 @@ mod tests {
         Time::from_secs_f64(millis as f64 / 1e3)
     }
 
-    /// Hands over all that there is, and has it arrive in reverse order.
+    /// Hands over all waiting data, which then arrives in reverse order.
     fn carry(streams: &mut Streams, sent: Time, arrives: Time) -> Vec<u64> {
         let mut pieces = Vec::new();
         let mut start = streams.handed;

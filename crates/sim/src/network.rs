@@ -5,17 +5,17 @@
 //!  sender ──────────▶ data: loss ▶ queue ▶ link ▶ delay ──────────▶ receiver
 //!     ▲                                                                 │
 //!     └───────── delay ◀ (queue ◀ link) :acks ◀─────────────────────────┘
-//!        hear                                           acknowledge
+//!  on_acknowledgement                                acknowledge
 //! ```
 //!
-//! Each arrow ends in a method of this file. [`Path`]s hold the packets under way, [`Flow`]s the two ends of each user,
-//! and [`Observers`] record what happens. A path has at most one pending event for its links and one for each pipe with
-//! packets under way, so the event queue holds a handful of entries however many packets there are. Nothing is
-//! allocated per packet once the buffers have grown.
+//! Each arrow ends in a method of this file. [`Path`]s hold the packets under way, [`Flow`]s the
+//! two ends of each user, and [`Observers`] record events. A path has at most one pending event for
+//! its links and one for each pipe with packets under way. So the event queue holds a handful of
+//! entries for any number of packets. Nothing is allocated per packet once the buffers have grown.
 //!
-//! Links are served late: only when the next packet is sent to them, or when a packet that left them arrives, since
-//! nothing depends on them before. Each departure still counts as of its own instant. So a packet takes one event, its
-//! arrival.
+//! Links are served late: only when the next packet is sent to them, or when a packet that left
+//! them arrives, since nothing depends on them before. Each departure still counts as of the
+//! instant when it was due. So a packet takes one event, its arrival.
 
 use std::io;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ struct Network {
     next_told: Time,
     events: EventQueue,
     flows: Vec<Flow>,
-    data: Way<DataPacket>,
-    acks: Way<AckPacket>,
+    data: Direction<DataPacket>,
+    acks: Direction<AckPacket>,
     /// For each pipe of the data's path, a timer for its next arrival, on paths where a packet may arrive before one
     /// whose event is set already; on others empty.
     data_timers: Vec<Timer>,
@@ -72,14 +72,14 @@ struct Network {
     /// The instant of the event under way, and the flow that it came to: where a controller is that panics.
     now: Time,
     at: usize,
-    /// What a controller did wrong, and which flow's, until the run ends by it.
+    /// The mistake of a controller, and its flow, until the run ends by it.
     wrong: Option<(usize, String)>,
     /// How many events there will have been when to [`look`](Self::look) whether the run may go on.
     next_look: u64,
 }
 
 /// A path, and the event to serve its links.
-struct Way<P> {
+struct Direction<P> {
     path: Path<P>,
     /// Moves to an earlier time where a packet comes that leaves before those in the links: over the first of two links,
     /// or as the first of a short train.
@@ -119,25 +119,26 @@ impl Plan {
             .run(progress)
     }
 
-    /// For each flow the propagation delay there and back, as far as it is known before the run.
+    /// The propagation delay of each flow, there and back, as known before the run.
     fn base_rtts(&self) -> Vec<Duration> {
         let (there, back) = (&self.paths.there, &self.paths.back);
         let both = |flow| there.base_delay(flow) + back.base_delay(flow);
         (0..self.scenario.flows.len()).map(both).collect()
     }
 
-    /// Whether a packet's arrival determines when its sender hears of it, so that one event does for both. This holds
-    /// if receivers acknowledge each packet at once over a way back of constant delay, no receiver half has a timer,
-    /// and no connection ends or begins during the run.
+    /// Whether a packet's arrival determines when its acknowledgement reaches the sender, so that
+    /// one event serves both. This requires that receivers acknowledge each packet at once over a
+    /// way back of constant delay. It also requires that no receiver half has a timer, and no
+    /// connection ends or begins during the run.
     fn answers_are_certain(&self) -> bool {
         let scenario = &self.scenario;
         let back = &self.paths.back;
-        let plain = PathConfig {
+        let delay_only = PathConfig {
             delays: back.delays.clone(),
             ..PathConfig::default()
         };
         let constant = |delay: &Schedule<Duration>| delay.steps().len() == 1;
-        *back == plain
+        *back == delay_only
             && back.delays.iter().all(constant)
             // Flows that share a pipe share the way back.
             && (scenario.ack_delay_ms.is_none()
@@ -181,8 +182,8 @@ impl Simulation {
         Ok(until < network.end)
     }
 
-    /// What happened to each packet so far, where the scenario asks for records. Links are served when something has to
-    /// know: what left one in the last round trip may not be written down yet.
+    /// The record of each packet so far, if the scenario requests records. Links are served only
+    /// when something depends on them, so departures of the last round trip may be missing.
     pub fn records(&self) -> Option<&Records> {
         self.0.observers.records()
     }
@@ -192,8 +193,8 @@ impl Simulation {
         self.0.flows.iter().map(|flow| &flow.ends.sender)
     }
 
-    /// What the run amounts to so far, which has come to `now`. Of the last round trip it knows no more than
-    /// [`records`](Self::records).
+    /// The metrics so far, of a run that has come to `now`. For the last round trip the limits of
+    /// [`records`](Self::records) apply.
     pub fn so_far(&self, now: Time) -> Metrics {
         self.0.observers.so_far(&self.0.data.path, now)
     }
@@ -229,11 +230,11 @@ impl Network {
         let certain = plan.answers_are_certain().then(|| {
             let mut way_back = vec![Duration::ZERO; flows.len()];
             for (flow, delay) in back.delays.iter().enumerate() {
-                way_back[data.pipe_of(flow)] = least(delay);
+                way_back[data.pipe_of(flow)] = min_delay(delay);
             }
             way_back
         });
-        let soonest = |way: &PathConfig| way.delays.iter().map(least).min().unwrap_or_default();
+        let soonest = |way: &PathConfig| way.delays.iter().map(min_delay).min().unwrap_or_default();
         let way_back = certain.as_ref().map_or(Duration::ZERO, |_| soonest(back));
         let timers = |overtakes| vec![Timer::default(); if overtakes { flows.len() } else { 0 }];
         let hundredth = Duration::from_secs_f64(scenario.duration_s / 100.0);
@@ -251,10 +252,10 @@ impl Network {
             events,
             data_timers: timers(data.may_overtake()),
             ack_timers: timers(acks.may_overtake()),
-            data: Way::new(data, soonest(there) + way_back),
+            data: Direction::new(data, soonest(there) + way_back),
             // No lateness on the way back: a dropped acknowledgement changes the count of packets under way, which is
             // recorded with the sender's next packet.
-            acks: Way::new(acks, Duration::ZERO),
+            acks: Direction::new(acks, Duration::ZERO),
             flows,
             certain,
             hearing: Vec::new(),
@@ -298,11 +299,11 @@ impl Network {
     fn check_senders(&self) -> Result<(), Error> {
         self.plan.check_controllers()?;
         let mut open = self.flows.iter().enumerate().filter(|(_, flow)| {
-            // A controller hears of a live source's frames, and may let them go.
+            // A controller learns of a live source's frames, and may drop them.
             flow.phase == Phase::On && flow.ends.frames.is_none()
         });
-        let found = open.find_map(|(index, flow)| Some((index, stuck(&flow.ends.sender)?)));
-        found.map_or(
+        let stuck_flow = open.find_map(|(index, flow)| Some((index, stuck(&flow.ends.sender)?)));
+        stuck_flow.map_or(
             Ok(()),
             |(index, problem)| Err(self.gave_up(index, &problem)),
         )
@@ -358,7 +359,7 @@ impl Network {
         self.go_on(progress)
     }
 
-    /// Tells of the progress.
+    /// Reports the progress.
     fn go_on(&self, progress: &mut dyn FnMut(f64) -> bool) -> Result<(), Error> {
         let fraction = self.now.as_secs_f64() / self.plan.scenario.duration_s;
         if progress(fraction.min(1.0)) {
@@ -368,7 +369,7 @@ impl Network {
         }
     }
 
-    /// Samples the time series, and tells of the progress.
+    /// Samples the time series, and reports the progress.
     #[cold]
     fn on_sample(&mut self, now: Time, progress: &mut dyn FnMut(f64) -> bool) -> Result<(), Error> {
         if let Some(series) = &mut self.observers.series {
@@ -577,7 +578,7 @@ impl Network {
             if let Some(feed) = &mut ends.feed
                 && !transmit.retransmission
             {
-                feed.left();
+                feed.on_left();
                 feed.feed(now, &mut ends.sender, packet_size);
             }
             let packet = DataPacket {
@@ -591,7 +592,7 @@ impl Network {
             self.sent = self.sent.wrapping_add(1);
             self.observers
                 .on_sent(now, &ends.sender, &transmit, &packet);
-            if let Some(half) = &mut ends.half {
+            if let Some(half) = &mut ends.receiver_half {
                 half.on_sent(transmit.number, transmit.stamp);
             }
             let mut watch = DataWatch {
@@ -623,7 +624,7 @@ impl Network {
         }
     }
 
-    /// Lets the data's links serve what was due before `now`.
+    /// Lets the data's links serve packets due before `now`.
     fn catch_up(&mut self, now: Time) {
         let mut watch = DataWatch {
             observers: &mut self.observers,
@@ -667,7 +668,7 @@ impl Network {
         }
         ends.unanswered += size;
         ends.delivered += new;
-        if let Some(half) = &mut ends.half {
+        if let Some(half) = &mut ends.receiver_half {
             half.on_packet(now, packet.number, Bytes::new(u64::from(size)));
             if let Some(at) = half.set_timer() {
                 self.events.push(at, Event::ObserverTimer(packet.flow));
@@ -715,7 +716,7 @@ impl Network {
             connection: flow.connection,
             answers: std::mem::take(&mut ends.unanswered),
             says: Says::Arrived {
-                report: ends.half.as_mut().map(|half| half.report()),
+                report: ends.receiver_half.as_mut().map(|half| half.report()),
                 ack,
             },
         };
@@ -762,7 +763,7 @@ impl Network {
                     }
                     match packet.says {
                         Says::Arrived { ack, report } => {
-                            self.hear(now, index, &ack, packet.answers, report);
+                            self.on_acknowledgement(now, index, &ack, packet.answers, report);
                         }
                         Says::Asks => self.on_asked(index),
                     }
@@ -816,11 +817,19 @@ impl Network {
     }
 
     /// An acknowledgement of `answers` bytes reaches the sender, with the receiver half's report of this number.
-    fn hear(&mut self, now: Time, index: usize, ack: &Ack, answers: u32, report: Option<u32>) {
+    fn on_acknowledgement(
+        &mut self,
+        now: Time,
+        index: usize,
+        ack: &Ack,
+        answers: u32,
+        report: Option<u32>,
+    ) {
         self.observers.on_settled(u64::from(answers));
         self.at = index;
         let ends = &mut self.flows[index].ends;
-        let report = (ends.half.as_mut().zip(report)).and_then(|(half, report)| half.hear(report));
+        let report = (ends.receiver_half.as_mut().zip(report))
+            .and_then(|(half, report)| half.take_report(report));
         ends.sender.on_ack(now, ack, report).expect(HONEST);
         self.observers.on_acknowledged(now, index, &ends.sender);
         if self.hearing.last() != Some(&index) {
@@ -871,7 +880,7 @@ impl Network {
     fn on_observer_timer(&mut self, now: Time, index: usize) {
         self.at = index;
         let flow = &mut self.flows[index];
-        if let Some(half) = &mut flow.ends.half
+        if let Some(half) = &mut flow.ends.receiver_half
             && half.on_timer(now)
             && let Some(at) = half.set_timer()
         {
@@ -884,10 +893,10 @@ impl Network {
     }
 }
 
-impl<P: verus_channel::path::Packet> Way<P> {
+impl<P: verus_channel::path::Packet> Direction<P> {
     /// A path on which nothing depends on a packet until `least` after it has left the links.
     fn new(path: Path<P>, least: Duration) -> Self {
-        Way {
+        Direction {
             path,
             service: Timer::default(),
             // The last instant before `least` has passed.
@@ -917,7 +926,7 @@ impl<P: verus_channel::path::Packet> Way<P> {
 }
 
 /// The least of the values of a delay.
-fn least(delay: &Schedule<Duration>) -> Duration {
+fn min_delay(delay: &Schedule<Duration>) -> Duration {
     let values = delay.steps().iter().map(|step| step.1);
     values.min().unwrap_or_default()
 }
@@ -968,8 +977,8 @@ impl Watch<DataPacket> for DataWatch<'_> {
         let pipe = flight.pipe as u32;
         match self.certain {
             Some(way_back) => {
-                let heard = flight.arrives + way_back[flight.pipe];
-                self.events.push(heard, Event::Ack(pipe));
+                let feedback_at = flight.arrives + way_back[flight.pipe];
+                self.events.push(feedback_at, Event::Ack(pipe));
             }
             None => self.events.push(flight.arrives, Event::Data(pipe)),
         }
@@ -1006,8 +1015,8 @@ mod tests {
     use super::*;
     use crate::scenario::{FlowSpec, Scenario};
 
-    /// All that is told of a run but how many events it took.
-    fn told(scenario: &Scenario, late: bool) -> String {
+    /// The outcome of a run as text, without the number of its events.
+    fn outcome_text(scenario: &Scenario, late: bool) -> String {
         let plan = scenario.plan().expect("valid");
         let mut network = Network::new(Arc::new(plan), Vec::new());
         if !late {
@@ -1088,8 +1097,8 @@ mod tests {
                 };
                 for scenario in [scenario, wavering, replayed, both_ways] {
                     assert_eq!(
-                        told(&scenario, true),
-                        told(&scenario, false),
+                        outcome_text(&scenario, true),
+                        outcome_text(&scenario, false),
                         "{trace} {queue} {}",
                         scenario.jitter
                     );

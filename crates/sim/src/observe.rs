@@ -35,7 +35,7 @@ use series::Series;
 pub struct Observers {
     /// Metrics of the bottleneck and the flows.
     meter: Meter,
-    /// What the simulator counts of itself.
+    /// The simulator's own counts.
     pub totals: Totals,
     /// When each connection was open.
     connections: Connections,
@@ -43,7 +43,7 @@ pub struct Observers {
     records: Option<Recorder>,
     /// Each flow's epochs, to train models on, and its log.
     senders: Option<Senders>,
-    /// What senders show of themselves over time.
+    /// The senders' state over time.
     pub series: Option<Series>,
 }
 
@@ -210,7 +210,7 @@ impl Observers {
         }
     }
 
-    /// A sender's timer fired, and the sender did what was due.
+    /// A sender's timer fired, and the sender has handled it.
     #[inline]
     pub fn on_timer(&mut self, now: Time, index: usize, sender: &Sender) {
         if let Some(senders) = &mut self.senders {

@@ -31,7 +31,7 @@ pub struct AckPacket {
     pub connection: u32,
     /// How many bytes of data packets it acknowledges.
     pub answers: u32,
-    /// What it says.
+    /// The acknowledgement's content.
     pub says: Says,
 }
 

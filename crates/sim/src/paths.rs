@@ -1,4 +1,4 @@
-//! What the packets of a scenario cross, both ways: its channels, queues and delays, and how they change over time.
+//! The paths of a scenario, both ways: channels, queues and delays, and their changes over time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use verus_core::{Bytes, Duration, Rate, Time};
 use crate::record::ChannelInfo;
 use crate::scenario::{Change, Error, FlowSpec, Scenario, bursts, check, jitter};
 
-/// What the packets of a scenario cross, whatever sends them.
+/// The paths of a scenario, independent of its senders.
 #[derive(Clone, Debug)]
 pub struct Paths {
     /// The way of the data.
     pub there: PathConfig,
     /// The way of the acknowledgements.
     pub back: PathConfig,
-    /// What is known of the channel.
+    /// A description of the channel.
     pub channel: ChannelInfo,
     /// And of each other one, by the scenario's field that names it.
     pub other_channels: Vec<(&'static str, ChannelInfo)>,
@@ -82,7 +82,7 @@ impl Scenario {
         let series = series.map(delays::read).transpose()?;
         let opportunity = self.opportunity(&self.light_trace);
         let serving = self.serving(&channel, opportunity, |change| change.rate_mbps);
-        let mut there = self.there((serving, queue), series.as_ref())?;
+        let mut there = self.data_path((serving, queue), series.as_ref())?;
         let mut back = self.back(back_link, series.as_ref())?;
         there.second = second;
         for (way, light, sizes) in [
@@ -103,7 +103,7 @@ impl Scenario {
     }
 
     /// The way of the data over one link.
-    fn there(
+    fn data_path(
         &self,
         link: (Service, QueueConfig),
         series: Option<&Schedule<Duration>>,
@@ -176,7 +176,7 @@ impl Scenario {
         Ok(catalogue::open(name, self.seed, duration)?)
     }
 
-    /// What a light trace and its size offsets say, read from these files.
+    /// The light trace and its size offsets, read from these files.
     fn light(
         &self,
         trace: Option<&str>,
@@ -191,7 +191,7 @@ impl Scenario {
         }))
     }
 
-    /// What an opportunity of a trace carries: beside a light trace as much as CellReplay's.
+    /// The size of a trace's opportunity: beside a light trace, CellReplay's.
     fn opportunity(&self, light: &Option<String>) -> Bytes {
         match light {
             Some(_) => replay::OPPORTUNITY,
@@ -211,7 +211,7 @@ impl Scenario {
         }
     }
 
-    /// What a field's text says at first, and then those of the changes.
+    /// The value of a field's text, and then those of the changes.
     fn texts_over_time<T: Copy>(
         &self,
         field: &str,
@@ -219,17 +219,18 @@ impl Scenario {
         of: &dyn Fn(&Change) -> Option<&str>,
         read: &dyn Fn(String, &str) -> Result<T, Error>,
     ) -> Result<Schedule<T>, Error> {
-        let mut found = Vec::with_capacity(self.changes.len());
+        let mut values = Vec::with_capacity(self.changes.len());
         for (index, change) in self.changes.iter().enumerate() {
             let name = || format!("changes[{index}].{field}");
-            found.push(of(change).map(|text| read(name(), text)).transpose()?);
+            values.push(of(change).map(|text| read(name(), text)).transpose()?);
         }
-        let mut found = found.into_iter();
+        let mut values = values.into_iter();
         let first = read(field.to_owned(), first)?;
-        Ok(self.over_time(first, |_| found.next().flatten()))
+        Ok(self.over_time(first, |_| values.next().flatten()))
     }
 
-    /// What is `first` at first, and then as the changes say. Of two at one instant the later one counts.
+    /// A value that is `first` at first, and then follows the changes. Of two at one instant the
+    /// later counts.
     fn over_time<T: Copy>(
         &self,
         first: T,
@@ -244,7 +245,7 @@ impl Scenario {
         }
         let once = Schedule::new(steps).expect("changes were checked to be in order");
         match self.changes_repeat_s {
-            // What never changes needs no laps.
+            // A constant value needs no laps.
             Some(period) if once.steps().len() > 1 => once
                 .repeating(Duration::from_secs_f64(period))
                 .expect("changes were checked to be within their period"),
@@ -286,8 +287,8 @@ impl Scenario {
             check(within, "changes_repeat_s", expected, period)?;
         }
         if self.delay_series.is_some() {
-            let own = self.flows.iter().enumerate();
-            for (index, delay) in own.filter_map(|(index, flow)| Some((index, flow.delay_ms?))) {
+            let flows = self.flows.iter().enumerate();
+            for (index, delay) in flows.filter_map(|(index, flow)| Some((index, flow.delay_ms?))) {
                 let field = format!("flows[{index}].delay_ms");
                 check(false, field, "left out beside delay_series", delay)?;
             }

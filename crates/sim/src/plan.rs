@@ -21,7 +21,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What the packets cross.
+    /// The paths of the packets.
     pub fn paths(&self) -> &Paths {
         &self.paths
     }
@@ -39,25 +39,29 @@ impl Plan {
     pub(crate) fn gave_up(&self, flow: Option<usize>, now: Time, problem: &str) -> Error {
         let mut schemes: Vec<&str> = self.schemes.iter().map(Scheme::text).collect();
         schemes.dedup();
-        let whose = flow.map_or_else(
+        let schemes_named = flow.map_or_else(
             || schemes.join("+"),
             |at| self.schemes[at].text().to_owned(),
         );
         let seconds = now.as_secs_f64();
-        Error::Controller(format!("`{whose}` at {seconds:.6} s: {problem}"))
+        Error::Controller(format!("`{schemes_named}` at {seconds:.6} s: {problem}"))
     }
 
     /// How many events there will have been when to look whether the run may go on, after so many.
     pub(crate) fn next_look(&self, events: u64) -> u64 {
         let soon = events.saturating_add(LOOK_EVERY);
-        let most = self.scenario.max_events.map(|most| most.saturating_add(1));
-        most.filter(|&most| most > events)
-            .map_or(soon, |most| most.min(soon))
+        let limit = self
+            .scenario
+            .max_events
+            .map(|limit| limit.saturating_add(1));
+        limit
+            .filter(|&limit| limit > events)
+            .map_or(soon, |limit| limit.min(soon))
     }
 }
 
 impl Scenario {
-    /// Checks every field and reads what it names.
+    /// Checks every field and reads the files that it names.
     ///
     /// # Errors
     /// The first thing that is wrong, by name.

@@ -14,7 +14,7 @@ pub struct Outcome {
     pub channel: ChannelInfo,
     /// The others, by the scenario's field that names each: `ack`, `second_trace`.
     pub other_channels: Vec<(&'static str, ChannelInfo)>,
-    /// What each flow did over time.
+    /// Each flow's results over time.
     pub flows: Vec<FlowOutcome>,
     /// The connections of flows that do not send all the time, in the order in which they began.
     pub connections: Vec<Connection>,
@@ -24,7 +24,7 @@ pub struct Outcome {
     pub bin_ms: f64,
     /// Each packet's fate, where asked for.
     pub records: Option<Records>,
-    /// What the simulator counted of itself.
+    /// The simulator's own counts.
     pub totals: Totals,
 }
 

@@ -1,4 +1,4 @@
-//! What to run, as data: the one schema that the command line, Python and files share.
+//! A run as data: the one schema that the command line, Python and files share.
 
 use std::sync::LazyLock;
 
@@ -18,12 +18,13 @@ use crate::traffic::TrafficError;
 
 /// A run: flows over one shared bottleneck.
 ///
-/// Ranges stand here alone: [`Scenario::schema`] lists them, and [`Scenario::plan`] refuses what is
-/// outside. The longest run and the most flows are where a typing error becomes likelier than a wish.
+/// Ranges are stated here only: [`Scenario::schema`] lists them, and [`Scenario::plan`] refuses
+/// values outside. The longest run and the most flows are the points where a typing error is more
+/// likely than intent.
 ///
-/// So does what a text names outside of the scenario, as `x-names`: a `channel` (but for the words of `x-words`), a
-/// `file`, a `scheme`, which may name a file, or `nothing`. Stored results, clusters and `run.json` know by it what a
-/// run depends on.
+/// The same holds for names outside of the scenario, as `x-names`: a `channel` (except for the
+/// words of `x-words`), a `file`, a `scheme`, which may name a file, or `nothing`. Stored results,
+/// clusters and `run.json` derive from it the files that a run depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
@@ -273,7 +274,7 @@ impl FlowSpec {
 /// Why a scenario cannot be run, or was not finished.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A field cannot be what it is.
+    /// A field with an invalid value.
     #[error(transparent)]
     Field(#[from] FieldError),
     /// It is not even JSON.
@@ -293,7 +294,7 @@ pub enum Error {
     Jitter {
         /// Where it is asked for.
         field: String,
-        /// What is wrong with it.
+        /// The mistake.
         problem: Box<JitterError>,
     },
     /// A policer cannot be used.
@@ -359,10 +360,10 @@ impl Scenario {
         &SCHEMA
     }
 
-    /// Reads a scenario; what is left out is as by default.
+    /// Reads a scenario; absent fields have their defaults.
     ///
     /// # Errors
-    /// What is no JSON, no field, of another type or out of its range, by name.
+    /// Names invalid JSON, an unknown field, or a value of another type or out of its range.
     pub fn from_json(text: &str) -> Result<Scenario, Error> {
         let value: Value = serde_json::from_str(text)?;
         refuse(Scenario::schema(), &value)?;

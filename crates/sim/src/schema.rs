@@ -1,12 +1,12 @@
 //! Values held against a JSON Schema, so that a range stands where its field does and nowhere else.
 //!
-//! Of JSON Schema, what [`schemars`] makes of structs of numbers, texts, switches and lists of such. What relates two fields
-//! to each other no schema can say.
+//! Supports the part of JSON Schema that [`schemars`] makes of structs of numbers, texts, switches
+//! and lists of such. A schema cannot relate two fields to each other.
 
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// Why a field cannot be what it is.
+/// An unknown field, or a field with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FieldError {
     /// It is of another type or out of its range.
@@ -16,7 +16,7 @@ pub enum FieldError {
         field: String,
         /// Its range, in words.
         expected: String,
-        /// What was given.
+        /// The value.
         value: String,
     },
     /// There is no such field.
@@ -32,7 +32,7 @@ pub enum FieldError {
 /// Refuses the first thing in `value` that `schema` does not allow.
 ///
 /// # Errors
-/// What it is, by name.
+/// Names the first mistake.
 pub fn refuse(schema: &Value, value: &Value) -> Result<(), FieldError> {
     let checker = Checker(schema);
     checker.compare(schema, value, "")
@@ -82,14 +82,14 @@ impl Checker<'_> {
         name: &str,
     ) -> Result<(), FieldError> {
         let dot = if name.is_empty() { "" } else { "." };
-        let known = rule["properties"].as_object().expect("of a struct");
+        let properties = rule["properties"].as_object().expect("of a struct");
         for (field, value) in fields {
             let field_name = format!("{name}{dot}{field}");
-            let Some(rule) = known.get(field) else {
-                let known: Vec<&str> = known.keys().map(String::as_str).collect();
+            let Some(rule) = properties.get(field) else {
+                let names: Vec<&str> = properties.keys().map(String::as_str).collect();
                 return Err(FieldError::Unknown {
                     field: field_name,
-                    known: known.join(", "),
+                    known: names.join(", "),
                 });
             };
             self.compare(rule, value, &field_name)?;
@@ -141,11 +141,11 @@ fn in_range(rule: &Value, value: &Value) -> bool {
         && (rule["enum"].as_array()).is_none_or(|known| known.contains(value))
 }
 
-/// What the rule allows, in words.
+/// The values that the rule allows, in words.
 fn words(rule: &Value, kind: &str) -> String {
-    if let Some(known) = rule["enum"].as_array() {
-        let known: Vec<String> = known.iter().map(Value::to_string).collect();
-        return known.join(" or ");
+    if let Some(values) = rule["enum"].as_array() {
+        let values: Vec<String> = values.iter().map(Value::to_string).collect();
+        return values.join(" or ");
     }
     let bound = |key: &str| {
         rule[key].as_f64().map(|bound| bound.to_string()) // 100000, not 100000.0

@@ -2,9 +2,9 @@
 
 use verus_core::Time;
 
-/// The instant for which a timer's event is set. If the timer moves to a later time, its event comes too early and is
-/// set again then; only a move to an earlier time needs a new event, and the one that it replaces is ignored when it
-/// comes.
+/// The instant for which a timer's event is set. If the timer moves to a later time, its event
+/// comes too early and is set again then. Only a move to an earlier time needs a new event; the
+/// replaced one is ignored when it comes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timer(Option<Time>);
 
@@ -23,11 +23,11 @@ impl Timer {
     /// An event has come; returns whether it is the timer's, rather than a replaced one.
     #[inline]
     pub fn comes(&mut self, now: Time) -> bool {
-        let own = self.0 == Some(now);
-        if own {
+        let valid = self.0 == Some(now);
+        if valid {
             self.0 = None;
         }
-        own
+        valid
     }
 }
 

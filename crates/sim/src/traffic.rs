@@ -1,5 +1,5 @@
-//! What a user has to send, and when: `full`, `turns`, `on-off`, `c.r1002`, `files`, `pages`, `video`, `media` or `cbr`, with settings
-//! as `KIND:key=value`.
+//! A user's traffic: `full`, `turns`, `on-off`, `c.r1002`, `files`, `pages`, `video`, `media` or
+//! `cbr`, with settings as `KIND:key=value`.
 //!
 //! ```text
 //!  full      ├────────────────────────────────────────────────▶ one connection, always something to send
@@ -11,18 +11,21 @@
 //!  video, cbr├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├─▶ one connection, and a frame whenever it is due
 //! ```
 //!
-//! A user is a sequence of connections, one at a time, and each begins anew: an algorithm without memory, a receiver
-//! without data. All that is drawn comes from a stream of the run's seed and the user alone, so two schemes meet the
-//! same sizes and pauses, and `on-off`, which the network cannot delay, the same instants.
+//! A user is a sequence of connections, one at a time, and each begins anew: an algorithm without
+//! memory, a receiver without data. All draws come from a stream of the run's seed and the user
+//! alone, so two schemes meet the same sizes and pauses. With `on-off`, which the network cannot
+//! delay, they also meet the same instants.
 //!
-//! **Sizes** are truncated lognormal. A mean m and a standard deviation s give σ² = ln(1 + s²/m²) and μ = ln m − σ²/2;
-//! what exceeds the maximum is drawn again, as 3GPP and 3GPP2 evaluations do (capping instead would pile up files of
-//! just that size), so the mean of what is sent is a little below m. A megabyte is 10⁶ bytes.
+//! **Sizes** are truncated lognormal. A mean m and a standard deviation s give σ² = ln(1 + s²/m²)
+//! and μ = ln m − σ²/2. A size above the maximum is drawn again, as in 3GPP and 3GPP2 evaluations;
+//! capping would pile up files of just that size. So the mean of the sizes sent is a little below
+//! m. A megabyte is 10⁶ bytes.
 //!
-//! `on-off` is Table 3 of the model-driven paper, taken literally: mean 4 MB and "variance 3.3" in MB², which makes σ²
-//! = ln(1 + 3.3/16) = 0.1875 and μ = 1.2925; its §6.6 turns the size into a time at 4 Mbit/s. `c.r1002` is the FTP
-//! model of 3GPP2 C.R1002: mean 2 MB, standard deviation 0.722 MB, at most 5 MB, reading for 180 s. Neither says how a
-//! user begins. Here both begin with a pause, since independent users do not all begin to send at the same moment.
+//! `on-off` is Table 3 of the model-driven paper, taken literally: mean 4 MB and "variance 3.3" in
+//! MB². This makes σ² = ln(1 + 3.3/16) = 0.1875 and μ = 1.2925; its §6.6 turns the size into a time
+//! at 4 Mbit/s. `c.r1002` is the FTP model of 3GPP2 C.R1002: mean 2 MB, standard deviation 0.722
+//! MB, at most 5 MB, reading for 180 s. Both leave open how a user begins. Here both begin with a
+//! pause, since independent users do not all begin to send at the same moment.
 
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp, LogNormal};
@@ -37,7 +40,7 @@ pub use text::{TrafficError, catalogue};
 
 const MB: f64 = 1e6;
 
-/// What a user has to send.
+/// A user's traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Traffic {
     /// Always something to send.
@@ -46,7 +49,7 @@ pub enum Traffic {
     OnOff {
         /// Mean time off, s.
         off_s: f64,
-        /// What the time on is made of.
+        /// The size that determines the time on.
         size: Size,
         /// The rate that makes it a time, Mbit/s.
         rate_mbps: f64,
@@ -116,7 +119,7 @@ pub struct Size {
     pub max_mb: f64,
 }
 
-/// What a connection is to carry.
+/// The data that a connection carries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
     /// Endless data.
@@ -196,8 +199,8 @@ impl User {
         self.draws.clone()
     }
 
-    /// The next connection: the time from the end of the one before (or the user's start) to its beginning, and what it
-    /// carries.
+    /// The next connection: the time from the end of the one before (or the user's start) to its
+    /// beginning, and its load.
     pub(crate) fn next(&mut self) -> Option<(Duration, Load)> {
         let first = self.begun == 0;
         self.begun += 1;
@@ -300,7 +303,8 @@ mod tests {
         assert!(sizes.clone().all(|mb| mb > 0.0 && mb <= 10.0));
         let mut sorted: Vec<f64> = sizes.collect();
         sorted.sort_by(f64::total_cmp);
-        // The median of the lognormal is e^1.2925 = 3.642; of what is left of it, its 49.4th percentile.
+        // The median of the lognormal is e^1.2925 = 3.642; of its truncated part, the 49.4th
+        // percentile.
         near(sorted[DRAWS / 2], 3.62, 1.5);
     }
 
@@ -331,10 +335,10 @@ mod tests {
     #[test]
     fn files_of_one_size_come_at_equal_gaps_until_there_are_no_more() {
         let file = Load::File(Bytes::new(1000));
-        let half = Duration::from_millis(500);
+        let gap = Duration::from_millis(500);
         assert_eq!(
             drawn("files:bytes=1000,gap_s=0.5,count=3", 1, 0),
-            [(Duration::ZERO, file), (half, file), (half, file)]
+            [(Duration::ZERO, file), (gap, file), (gap, file)]
         );
         assert_eq!(drawn("full", 1, 0), [(Duration::ZERO, Load::Endless)]);
     }

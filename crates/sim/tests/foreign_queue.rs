@@ -1,12 +1,13 @@
-//! A run ends in time, and its sums are right, before a queue of another crate that gives no packet back.
-//! A program of its own: queues are installed once in a process, before any is read.
+//! A run ends in time, and its sums are right, with a queue of another crate that gives no packet
+//! back. The test is a separate program, since queues are installed once in a process, before any
+//! is read.
 
 use verus_channel::queue::{Configuration, Queue, Registry, Waiting};
 use verus_core::Time;
 use verus_sim::{FlowSpec, Scenario};
 use verus_words::spec::{Row, field};
 
-/// Gives `packets` packets, and then no more.
+/// Gives `packets` packets, and then nothing.
 #[derive(Clone, Debug)]
 struct Hoard {
     packets: u64,
@@ -22,14 +23,14 @@ impl Configuration for Hoard {
     const ROWS: &'static [Row<Self>] = &[field!(packets).whole("packets", "what it gives")];
 
     fn build(&self, _seed: u64) -> Box<dyn Queue> {
-        Box::new(Held(self.packets, Vec::new()))
+        Box::new(HoardQueue(self.packets, Vec::new()))
     }
 }
 
 #[derive(Debug)]
-struct Held(u64, Vec<Waiting>);
+struct HoardQueue(u64, Vec<Waiting>);
 
-impl Queue for Held {
+impl Queue for HoardQueue {
     fn enqueue(&mut self, _now: Time, packet: Waiting) {
         self.1.push(packet);
     }

@@ -1,16 +1,19 @@
 //! The yardstick: a lean event loop that shares no code with the simulator.
 //!
-//! It simulates the same thing, as far as a fixed topology and shortcuts go: flows of Cubic over one bottleneck (drop-tail
-//! or RED; a constant rate or opportunities from a trace), a fixed delay each way, an acknowledgement for each packet. It
-//! has what no simulator of Cubic can do without, and nothing that makes one useful: a heap with the next event of each
-//! source, rings of fixed size, the arithmetic of the law, a timer a flow, the moment at which each packet left, and a
-//! record for each that arrives, in a buffer that is used over and over. Losses are what the numbers of acknowledgements
-//! skip: nothing is retransmitted, and reordering is not thought of.
+//! It simulates the same thing, as far as a fixed topology and shortcuts go: flows of Cubic over
+//! one bottleneck, a fixed delay each way, an acknowledgement for each packet. The bottleneck is
+//! drop-tail or RED, with a constant rate or opportunities from a trace.
+//!
+//! It has only the parts that every simulator of Cubic needs. These are a heap with the next event
+//! of each source, rings of fixed size, the arithmetic of the law, and a timer for each flow. It
+//! also stores when each packet left, and writes a record for each arrival into a buffer that is
+//! reused. Gaps in the acknowledged numbers are losses: nothing is retransmitted, and reordering is
+//! ignored.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What it simulates.
+/// The simulated setting.
 pub struct Setting {
     /// Flows.
     pub flows: usize,
@@ -18,13 +21,13 @@ pub struct Setting {
     pub delay: u64,
     /// How long it runs, ns.
     pub end: u64,
-    /// What serves the queue.
+    /// The service of the queue.
     pub service: Service,
     /// The queue.
     pub queue: Queue,
 }
 
-/// What serves the queue.
+/// The service of a queue.
 pub enum Service {
     /// A packet takes so long, ns.
     Every(u64),
@@ -32,9 +35,9 @@ pub enum Service {
     At(Vec<u64>),
 }
 
-/// What is dropped, in packets.
+/// The rule for drops, in packets.
 pub enum Queue {
-    /// What finds so many waiting.
+    /// Drops a packet that finds so many waiting.
     DropTail(u32),
     /// By the moving average: nothing below the first, everything from the second on, and up to so many in between.
     Red(f64, f64, f64),
@@ -122,7 +125,7 @@ struct Record {
     window: u32,
 }
 
-/// Whose turn it is.
+/// The source of the next event.
 enum Source {
     Link,
     Data(u32),
@@ -312,7 +315,7 @@ impl Loop<'_> {
             self.add(next, Source::Ack(flow as u32));
         }
         let flow_state = &mut self.flows[flow];
-        flow_state.hear(&packet, now);
+        flow_state.on_ack(&packet, now);
         let record = Record {
             at: now,
             sent: packet.sent,
@@ -395,7 +398,7 @@ impl Loop<'_> {
 impl Flow {
     /// Cubic (RFC 9438): C = 0.4, β = 0.7, and the window that Reno would have.
     #[inline]
-    fn hear(&mut self, packet: &Packet, now: u64) {
+    fn on_ack(&mut self, packet: &Packet, now: u64) {
         let skipped = packet.number - self.expected;
         self.expected = packet.number + 1;
         self.in_flight = self.in_flight.saturating_sub(skipped + 1);

@@ -94,7 +94,7 @@ impl Recorder {
         self.row_of[flow].clear();
     }
 
-    /// What is written down so far.
+    /// The records so far.
     pub fn so_far(&self) -> &Records {
         &self.records
     }

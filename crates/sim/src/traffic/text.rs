@@ -10,8 +10,8 @@ use super::{MB, Pages, Size, Traffic, Turns};
 use crate::frames::Video;
 use crate::media::Media;
 
-/// What the three kinds that pause are made of, as a text gives it.
-struct Asked {
+/// The settings of the three kinds that pause.
+struct Settings {
     pause_s: f64,
     mean_mb: f64,
     /// Spread of the sizes: in MB or MB², depending on the kind.
@@ -50,8 +50,8 @@ const VARIANCE: Within = Within {
 /// Whether a user begins with a pause.
 const BEGIN: Words<bool> = &[("off", true), ("on", false)];
 
-impl Asked {
-    const ON_OFF: Asked = Asked {
+impl Settings {
+    const ON_OFF: Settings = Settings {
         pause_s: 60.0,
         mean_mb: 4.0,
         spread: 3.3,
@@ -59,12 +59,12 @@ impl Asked {
         rate_mbps: 4.0,
         pause_first: true,
     };
-    const FTP: Asked = Asked {
+    const FTP: Settings = Settings {
         pause_s: 180.0,
         mean_mb: 2.0,
         spread: 0.722,
         max_mb: 5.0,
-        ..Asked::ON_OFF
+        ..Settings::ON_OFF
     };
 
     const fn pause(key: &'static str, meaning: &'static str) -> Row<Self> {
@@ -375,14 +375,14 @@ const KINDS: &[Kind<Traffic>] = &[
         name: "on-off",
         summary: "on for the time that a file would take, then off; a connection for each (model paper, Table 3)",
         example: "on-off:off_s=60,mean_mb=4,variance=3.3,max_mb=10,rate_mbps=4",
-        keys: || shown(Asked::ON_OFF_ROWS, &Asked::ON_OFF),
+        keys: || shown(Settings::ON_OFF_ROWS, &Settings::ON_OFF),
         read: |given| {
-            let asked = Asked::ON_OFF.read(Asked::ON_OFF_ROWS, given)?;
+            let settings = Settings::ON_OFF.read(Settings::ON_OFF_ROWS, given)?;
             Ok(Traffic::OnOff {
-                off_s: asked.pause_s,
-                size: asked.size(asked.spread),
-                rate_mbps: asked.rate_mbps,
-                pause_first: asked.pause_first,
+                off_s: settings.pause_s,
+                size: settings.size(settings.spread),
+                rate_mbps: settings.rate_mbps,
+                pause_first: settings.pause_first,
             })
         },
     },
@@ -390,13 +390,13 @@ const KINDS: &[Kind<Traffic>] = &[
         name: "c.r1002",
         summary: "files, each read when all of it has come; a connection for each (3GPP2 C.R1002)",
         example: "c.r1002:reading_s=180,mean_mb=2,sd_mb=0.722,max_mb=5",
-        keys: || shown(Asked::FTP_ROWS, &Asked::FTP),
+        keys: || shown(Settings::FTP_ROWS, &Settings::FTP),
         read: |given| {
-            let asked = Asked::FTP.read(Asked::FTP_ROWS, given)?;
+            let settings = Settings::FTP.read(Settings::FTP_ROWS, given)?;
             Ok(Traffic::Ftp {
-                reading_s: asked.pause_s,
-                size: asked.size(asked.spread * asked.spread),
-                pause_first: asked.pause_first,
+                reading_s: settings.pause_s,
+                size: settings.size(settings.spread * settings.spread),
+                pause_first: settings.pause_first,
             })
         },
     },
@@ -498,7 +498,7 @@ pub fn catalogue() -> Vec<Shown> {
 pub struct TrafficError {
     /// The whole text, as given.
     pub text: String,
-    /// What is wrong with it.
+    /// The mistake.
     pub problem: Problem,
 }
 

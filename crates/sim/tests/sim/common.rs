@@ -1,4 +1,4 @@
-//! What the simulator's tests share: scenarios in a line, and runs on two threads.
+//! Helpers of the simulator's tests: scenarios in a line, and runs on two threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -23,7 +23,7 @@ fn delay_min(outcome: &Outcome, flow: usize) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// What share of the capacity was used in [from, to) s.
+/// The share of the capacity that was used in [from, to) s.
 fn utilization(outcome: &Outcome, from: f64, to: f64) -> f64 {
     let bins = |s: f64| (s * 1e3 / outcome.bin_ms) as usize;
     let used: f64 = outcome
@@ -87,8 +87,9 @@ fn crowd(channel: &str, flows: usize) -> Scenario {
     }
 }
 
-/// For which share of its life from 10 s after its start each flow's D_min is more than 15 % above
-/// the path's, and the most that it is; a line a run that has more than `tolerated` of that.
+/// Compares each flow's D_min with the path's, from 10 s after the flow's start. Two figures count:
+/// the share of time that it is more than 15 % above, and its maximum. Returns a line for each run
+/// whose share exceeds `tolerated`.
 fn absorbed(scenarios: &[Scenario], tolerated: f64) -> Vec<String> {
     let runs = run_all(scenarios, |outcome| outcome);
     let mut problems = Vec::new();
@@ -99,8 +100,8 @@ fn absorbed(scenarios: &[Scenario], tolerated: f64) -> Vec<String> {
             settled.retain(|&(s, _)| s > spec.start_s + 10.0);
             let above = |&&(_, ms): &&(f64, f64)| ms > BASE_RTT_MS * 1.15;
             let share = settled.iter().filter(above).count() as f64 / settled.len() as f64;
-            let most = settled.iter().map(|&(_, ms)| ms).fold(0.0, f64::max);
-            worst = (worst.0.max(share), worst.1.max(most));
+            let max_ms = settled.iter().map(|&(_, ms)| ms).fold(0.0, f64::max);
+            worst = (worst.0.max(share), worst.1.max(max_ms));
         }
         let line = format!(
             "{} flows over {}: above the path's for {:.1} % of the time, up to {:.1} ms",
@@ -141,17 +142,21 @@ fn apart(ratio: u32, told: &str) -> (f64, f64) {
         ..single("rate:20", "infinite", "verus", 30.0)
     };
     let outcome = run(&scenario);
-    let least = (0..scenario.flows.len())
+    let max_delay_min_ms = (0..scenario.flows.len())
         .flat_map(|flow| delay_min(&outcome, flow))
         .map(|(_, ms)| ms)
         .fold(0.0, f64::max);
     let delay = outcome.metrics.qdelay_mean_ms.expect("packets arrived");
-    (delay / (f64::from(ratio - 1) * BASE_RTT_MS), least)
+    (
+        delay / (f64::from(ratio - 1) * BASE_RTT_MS),
+        max_delay_min_ms,
+    )
 }
 
-/// Why the delay of flows that come and go grows beyond what R tolerates: D_min, "the minimum delay experienced". Who
-/// comes while a queue stands has never met the path bare, takes the queue for it, and tolerates R times that. Where D_min
-/// is told instead, the law keeps its word.
+/// Explains why the delay of flows that come and go exceeds the tolerance of R. D_min is "the
+/// minimum delay experienced". A flow that starts while a queue stands has never seen the path
+/// empty, takes the queue for it, and tolerates R times that. With a D_min that is set instead, the
+/// law keeps to R.
 #[test]
 fn what_r_tolerates_is_kept_where_d_min_is_known_and_not_where_it_is_learned_from_a_queue_that_stands()
  {

@@ -71,7 +71,7 @@ fn records_series_and_progress_do_not_touch_the_run() {
     assert_eq!(metrics(&full), metrics(&bare));
 }
 
-/// A fixed channel, so that only what is asked for is random.
+/// A fixed channel, so that only requested elements are random.
 fn lossy(seed: u64) -> Scenario {
     Scenario {
         seed,
@@ -117,13 +117,13 @@ fn another_seed_drops_other_packets_in_red() {
 
 #[test]
 fn a_seed_changes_nothing_where_nothing_is_random() {
-    let plain = |seed| {
+    let fixed = |seed| {
         print(&run(&Scenario {
             seed,
             ..single("rate:10", "droptail:bytes=60000", "cubic", 5.0)
         }))
     };
-    assert_eq!(plain(1), plain(2));
+    assert_eq!(fixed(1), fixed(2));
 }
 
 /// A flow's n-th packet meets the flow's n-th draw, however many flows share the path, whatever
@@ -191,8 +191,8 @@ fn a_flow_added_beside_a_link_that_never_queues_changes_nothing_else() {
 
 #[test]
 fn at_one_instant_arrivals_come_before_departures() {
-    // Packet A is being sent until 1 ms and B fills the queue. What arrives at 1 ms still finds B
-    // waiting; what arrives a moment later does not.
+    // Packet A is being sent until 1 ms and B fills the queue. A packet that arrives at 1 ms still
+    // finds B waiting; a packet that arrives a moment later does not.
     let second_flow_dropped = |start_s| {
         let scenario = Scenario {
             flows: vec![

@@ -6,7 +6,7 @@ use verus_sim::{FlowSpec, Outcome, Scenario};
 const CODEL: &str = "codel:ecn=yes";
 const RED: &str = "red:min=30000,max=90000,p=0.1,preset=gentle,ecn=yes";
 
-/// What a flow's sender counted: packets marked, lost and sent again.
+/// The counters of a flow's sender: packets marked, lost and sent again.
 fn counted(outcome: &Outcome) -> [u64; 3] {
     let counters = outcome.flows[0].counters;
     [counters.marked, counters.lost, counters.retransmitted]
@@ -32,9 +32,9 @@ fn a_tcp_that_asks_for_marks_is_slowed_down_without_losses() {
                 "{scheme} on {queue}: {dropped}"
             );
             // RED drops what slow start without HyStart sends beyond twice its maximum.
-            let most = if queue == RED { dropped / 2 } else { 0 };
+            let limit = if queue == RED { dropped / 2 } else { 0 };
             assert!(
-                lost <= most && again <= most,
+                lost <= limit && again <= limit,
                 "{scheme} on {queue}: {lost} of {dropped}"
             );
         }
@@ -45,7 +45,8 @@ fn a_tcp_that_asks_for_marks_is_slowed_down_without_losses() {
 fn a_mark_halves_newrenos_window_once_a_round_trip_and_repeats_nothing() {
     let outcome = run(&scenario(CODEL, "newreno:ecn=yes"));
     let silent = run(&scenario(CODEL, "newreno"));
-    // The same queue with the same law: as often slowed down, so as fast, but for what is sent twice.
+    // The same queue with the same law: as many reductions, so the same rate, except for
+    // retransmissions.
     let rate = |outcome: &Outcome| outcome.metrics.throughput_mbps;
     let (marked, lost) = (rate(&outcome), rate(&silent));
     assert!((0.97..1.06).contains(&(marked / lost)), "{marked} {lost}");
@@ -108,14 +109,14 @@ fn on_dualpi2_prague_and_cubic_share_and_prague_hardly_waits() {
         });
         let (prague, low_ms) = settled(&outcome, 0);
         let (other, classic_ms) = settled(&outcome, 1);
-        let told = format!(
+        let summary = format!(
             "{classic}, {mbps} Mbit/s, {delay_ms} ms: {prague:.1} and {other:.1} Mbit/s, {low_ms:.2} and {classic_ms:.1} ms"
         );
-        println!("{told}");
+        println!("{summary}");
         let ratio = prague / other;
-        assert!((0.5..2.0).contains(&ratio), "{told}");
-        assert!(prague + other > 0.9 * f64::from(mbps), "{told}");
-        assert!(low_ms < 1.5, "{told}");
-        assert!((10.0..20.0).contains(&classic_ms), "{told}");
+        assert!((0.5..2.0).contains(&ratio), "{summary}");
+        assert!(prague + other > 0.9 * f64::from(mbps), "{summary}");
+        assert!(low_ms < 1.5, "{summary}");
+        assert!((10.0..20.0).contains(&classic_ms), "{summary}");
     }
 }

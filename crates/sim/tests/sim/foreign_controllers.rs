@@ -1,4 +1,5 @@
-//! What a controller of another crate may do wrong: its run ends by an error that says which, when and what.
+//! Mistakes of another crate's controller: its run ends by an error that names the controller, the
+//! time and the mistake.
 
 use verus_core::configuration::Configured;
 use verus_core::controller::{Arrival, Observer};
@@ -259,7 +260,7 @@ fn a_run_may_take_so_many_events_and_no_more() {
     );
     for most in [1, 5000, events - 1] {
         let said = bounded(most).expect_err("it takes more").to_string();
-        let told = format!("the run took more than {most} events (max_events) up to ");
-        assert!(said.starts_with(&told), "{said}");
+        let expected = format!("the run took more than {most} events (max_events) up to ");
+        assert!(said.starts_with(&expected), "{said}");
     }
 }

@@ -1,4 +1,4 @@
-//! What `forward` promises, on channels that are built in or constant.
+//! The promises of `forward`, on channels that are built in or constant.
 
 use crate::common::{run, run_all, single, starting};
 use verus_sim::{Change, FlowSpec, Outcome, Scenario};
@@ -16,8 +16,8 @@ fn rate(outcome: &Outcome, flow: usize, from: f64, to: f64) -> f64 {
 fn delay(outcome: &Outcome, from: f64, to: f64) -> f64 {
     let bins = |s: f64| (s * 1e3 / outcome.bin_ms) as usize;
     let delays = outcome.metrics.series[0].qdelay_mean_ms[bins(from)..bins(to)].iter();
-    let known: Vec<f64> = delays.copied().flatten().collect();
-    known.iter().sum::<f64>() / known.len() as f64
+    let delays_ms: Vec<f64> = delays.copied().flatten().collect();
+    delays_ms.iter().sum::<f64>() / delays_ms.len() as f64
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn an_outage_is_over_within_a_second() {
 
 #[test]
 fn a_short_file_takes_its_time_on_the_link_and_six_round_trips() {
-    // 250 kB take 0.1 s of 20 Mbit/s; each file is a connection of its own.
+    // 250 kB take 0.1 s of 20 Mbit/s; each file is a separate connection.
     let users = FlowSpec {
         traffic: Some("files:bytes=250000,gap_s=0.5".to_owned()),
         ..FlowSpec::new("forward")

@@ -1,10 +1,11 @@
 //! Every packet of Verus in its modes, and of every other algorithm beside it, pinned by a digest a scenario.
 //!
-//! A refactoring of a controller must not move a packet, nor one of the simulator anything that it tells of a run.
-//! `goldens.tsv` has a line a run: scenario, scheme, packets, and the digest of their records, or (`observed`) of
-//! metrics, series, snapshots, connections and epochs. All channels are built in or constant, so that the table is the same wherever the tests
-//! run. Where a packet is *meant* to move, `VERUS_GOLDENS=write cargo test -p verus-sim --test sim goldens` writes the table
-//! anew; the change then shows what moved, by name.
+//! A refactoring of a controller must not move a packet, and one of the simulator must not change
+//! any output of a run. `goldens.tsv` has a line for each run: scenario, scheme, packets, and a
+//! digest. The digest is that of their records or (`observed`) of metrics, series, snapshots,
+//! connections and epochs. All channels are built in or constant, so that the table is the same on
+//! every machine. If a packet is *meant* to move, `VERUS_GOLDENS=write cargo test -p verus-sim
+//! --test sim goldens` rewrites the table; the change then shows the moved runs by name.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -412,7 +413,7 @@ fn house() -> Vec<(&'static str, Scenario)> {
     ]
 }
 
-/// What of a run is pinned.
+/// The pinned part of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pinned {
     Packets,
@@ -436,7 +437,7 @@ fn runs() -> Vec<Run> {
         "verus:ratio=2",
         "verus:ratio=4",
     ];
-    // A run or two of each other algorithm: they pin the house that Verus stands in.
+    // A run or two of each other algorithm: they pin the simulator around Verus.
     let others = [
         ("constant, shallow", "cubic"),
         ("five flows, RED", "cubic"),
@@ -552,8 +553,8 @@ fn runs() -> Vec<Run> {
             .iter_mut()
             .filter(|flow| flow.scheme.is_empty())
         {
-            let own = if scheme == "model" { &model } else { scheme };
-            own.clone_into(&mut flow.scheme);
+            let effective = if scheme == "model" { &model } else { scheme };
+            effective.clone_into(&mut flow.scheme);
         }
         runs.push(Run {
             name,
@@ -630,8 +631,8 @@ fn trained() -> String {
     path.to_owned()
 }
 
-/// What a flow showed, its phase among it as it was when the table was first written: a number, after the columns that
-/// all controllers have.
+/// A flow's columns and samples, with its phase in the form of the first version of the table: a
+/// number, after the columns that all controllers have.
 fn with_phases_as_numbers(flow: &FlowOutcome) -> (Vec<&'static str>, Vec<Vec<f64>>) {
     let (mut columns, mut samples) = (flow.columns.clone(), flow.samples.clone());
     if !flow.phases.is_empty() {
@@ -648,7 +649,8 @@ fn with_phases_as_numbers(flow: &FlowOutcome) -> (Vec<&'static str>, Vec<Vec<f64
     (columns, samples)
 }
 
-/// How many packets were sent, and the first half of the digest of all that is told of a run but its packets.
+/// The number of packets sent, and the first half of the digest of the whole outcome without its
+/// packets.
 fn digest_observed(outcome: &Outcome) -> String {
     // The least and the most that a flow got, which are of `per_flow`, were not told when the table was first written.
     let metrics = format!("{:?}", outcome.metrics);
@@ -674,7 +676,7 @@ fn digest_observed(outcome: &Outcome) -> String {
         let parts = (columns, samples, &flow.profiles, &flow.counters);
         let mut parts = format!("{parts:?}");
         if flow.counters.marked == 0 {
-            // As it was when the table was first written.
+            // The form of the first version of the table.
             parts = parts.replace(", marked: 0 }", " }");
         }
         write!(text, "{parts} {epochs:?}").expect("strings take all");
@@ -721,7 +723,7 @@ fn digest(outcome: &Outcome) -> String {
 fn no_packet_moves() {
     let runs = runs();
     let scenarios: Vec<Scenario> = runs.iter().map(|run| run.scenario.clone()).collect();
-    // Epochs are sampled where it is what was observed that is pinned.
+    // Runs that sample epochs are pinned by their observations.
     let digests = run_all(&scenarios, |outcome| match outcome.flows[0].epochs {
         Some(_) => digest_observed(&outcome),
         None => digest(&outcome),

@@ -68,7 +68,7 @@ fn drop_tail_takes_its_limit_and_not_a_packet_more() {
     assert_eq!(outcome.metrics.drops, 5);
 }
 
-/// Every scheme that repeats what was lost.
+/// Every scheme that retransmits lost data.
 const RELIABLE: [&str; 6] = [
     "verus:ratio=4",
     "verus:ratio=4,mode=paper",
@@ -306,15 +306,19 @@ fn loss_can_be_turned_on_and_off() {
 #[test]
 fn progress_rises_to_one_and_can_cancel() {
     let scenario = single("rate:12", "droptail:bytes=60000", "cubic", 20.0);
-    let mut heard = Vec::new();
+    let mut progress = Vec::new();
     verus_sim::run(&scenario, &mut |done| {
-        heard.push(done);
+        progress.push(done);
         true
     })
     .expect("not cancelled");
-    assert!(heard.len() > 90 && heard.len() < 110, "{}", heard.len());
-    assert!(heard.windows(2).all(|pair| pair[0] <= pair[1]));
-    assert_eq!(heard.last(), Some(&1.0));
+    assert!(
+        progress.len() > 90 && progress.len() < 110,
+        "{}",
+        progress.len()
+    );
+    assert!(progress.windows(2).all(|pair| pair[0] <= pair[1]));
+    assert_eq!(progress.last(), Some(&1.0));
 
     let mut calls = 0;
     let cancelled = verus_sim::run(&scenario, &mut |done| {
@@ -342,7 +346,7 @@ fn a_trace_that_ends_carries_nothing_more() {
         assert!(departed.clone().all(|&at| at <= 1000.0), "{scheme}");
         let departed = departed.count();
         assert!(departed > 100, "{scheme}: {departed}");
-        // What is in the queue stays there, and nothing else is left.
+        // Packets in the queue stay there, and nothing else remains.
         let bytes = outcome.totals.network_bytes;
         assert!(bytes <= 301_500, "{scheme}: {bytes}");
     }
@@ -364,7 +368,7 @@ fn a_link_without_capacity_delivers_nothing_and_nothing_panics() {
     }
 }
 
-/// What holds in every run.
+/// Checks the properties of every run.
 fn assert_consistent(scenario: &Scenario) {
     let outcome = run(scenario);
     let m = &outcome.metrics;
@@ -391,8 +395,9 @@ fn assert_consistent(scenario: &Scenario) {
             bytes += u64::from(records.size_bytes[at]);
         }
     }
-    // An acknowledgement that answers no packet for the first time (it names what others named)
-    // leaves the network too; and one that is dropped takes what it answers for along.
+    // An acknowledgement may answer no packet for the first time, since it names those that others
+    // named; it leaves the network too. A dropped acknowledgement takes along the packets that it
+    // answers for.
     if scenario.ack_queue == INFINITE {
         assert_eq!(outcome.totals.network_bytes, bytes);
     } else {
@@ -558,10 +563,10 @@ fn a_policer_passes_its_rate_and_a_burst_and_queues_nothing() {
     };
     let outcome = run(&scenario);
     let records = records(&outcome);
-    let left = records.departed_ms.iter().filter(|at| !at.is_nan()).count();
+    let departed = records.departed_ms.iter().filter(|at| !at.is_nan()).count();
     // 4 Mbit/s for 10 s, and 20 packets.
     let passed = 5_000_000 / 1500 + 20;
-    assert!(left.abs_diff(passed) <= 2, "{left} of {passed}");
+    assert!(departed.abs_diff(passed) <= 2, "{departed} of {passed}");
     let taken_ms = 1500.0 * 8.0 / 100e3;
     for (sent, left) in records.sent_ms.iter().zip(&records.departed_ms) {
         assert!(left.is_nan() || (left - sent - taken_ms).abs() < 1e-6);

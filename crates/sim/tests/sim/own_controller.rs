@@ -1,4 +1,5 @@
-//! A crate outside the workspace can bring a controller of its own: `examples/own-controller` is built and run.
+//! A crate outside the workspace can bring a controller: `examples/own-controller` is built and
+//! run.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +11,7 @@ fn a_crate_outside_the_workspace_runs_its_own_controller_in_the_simulator() {
     let run = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--locked", "--manifest-path"])
         .arg(example.join("Cargo.toml"))
-        // Beside what is built already: macros and build scripts are the same.
+        // Shares the existing build folder: macros and build scripts are the same.
         .env(
             "CARGO_TARGET_DIR",
             concat!(env!("CARGO_TARGET_TMPDIR"), "/.."),

@@ -1,5 +1,5 @@
-//! What a path can be made of besides a queue and a link: jitter, reordering, recorded delays, losses, ways back, and what
-//! changes in the course of a run.
+//! Elements of a path besides a queue and a link: jitter, reordering, recorded delays, losses, ways
+//! back, and changes in the course of a run.
 
 use crate::common::{run, sending, single};
 use verus_sim::{Change, FlowSpec, Outcome, Records, Scenario};
@@ -53,7 +53,7 @@ fn jitter_comes_behind_the_link_and_keeps_the_order() {
     assert!(took.len() > 2_900 && took.iter().all(|took| *took >= 20.0));
     assert!((mean - 26.0).abs() < 0.15, "{mean}");
     assert!(arrivals(&outcome).is_sorted());
-    // What waits in the queue is no longer for it.
+    // Jitter does not lengthen the wait in the queue.
     assert_eq!(outcome.metrics.qdelay_max_ms, Some(1.0));
     let other = run(&Scenario {
         seed: 2,
@@ -70,7 +70,7 @@ fn wifi_holds_up_all_flows_where_one_packet_waits() {
     scenario.jitter = "wifi:mean_ms=7".to_owned();
     let outcome = run(&scenario);
     let records = records(&outcome);
-    // In the order of leaving the link, whichever flow's they are.
+    // In the order of leaving the link, over all flows.
     let mut packets: Vec<(f64, f64)> = (records.departed_ms.iter().copied())
         .zip(records.received_ms.iter().copied())
         .filter(|(_, received)| received.is_finite())
@@ -93,7 +93,7 @@ fn a_way_back_of_its_own_has_its_delay_its_jitter_and_its_losses() {
         ..sparse.clone()
     });
     assert_eq!(mean(&far), 26.0);
-    let own = run(&Scenario {
+    let own_delay = run(&Scenario {
         ack_delay_ms: Some(25.0),
         flows: vec![FlowSpec {
             delay_ms: Some(20.0),
@@ -101,7 +101,11 @@ fn a_way_back_of_its_own_has_its_delay_its_jitter_and_its_losses() {
         }],
         ..sparse.clone()
     });
-    assert_eq!(mean(&own), 41.0, "a flow's own delay is that of both ways");
+    assert_eq!(
+        mean(&own_delay),
+        41.0,
+        "a flow's own delay is that of both ways"
+    );
     let wavering = run(&Scenario {
         ack_jitter: "uniform:max_ms=10".to_owned(),
         ..sparse.clone()
@@ -325,8 +329,9 @@ fn two_links_in_a_row_are_crossed_by_whom_they_should() {
 
 #[test]
 fn a_packet_over_the_first_of_two_links_does_not_wait_for_what_the_second_holds() {
-    // A packet takes 1.2 s on the second link, so that its sender sends it again after 1 s; and 1 ms on the first, which
-    // another crosses meanwhile, whose sender hears of it long before it would do so.
+    // A packet takes 1.2 s on the second link, so that its sender sends it again after 1 s. On the
+    // first link, which another flow crosses meanwhile, it takes 1 ms, and that sender's feedback
+    // comes long before.
     let once = |crosses: &str, start_s| FlowSpec {
         crosses: Some(crosses.to_owned()),
         bytes: Some(1460),

@@ -89,8 +89,9 @@ fn eventful() -> Scenario {
     }
 }
 
-/// What the drafts require, by event: (name, fields). QUIC events: packet_sent, packet_received, packet_lost,
-/// recovery_metrics_updated, congestion_state_updated with PacketHeader and AckFrame; main schema: scenario, warning.
+/// The fields that the drafts require, by event: (name, fields). QUIC events: packet_sent,
+/// packet_received, packet_lost, recovery_metrics_updated, congestion_state_updated with
+/// PacketHeader and AckFrame; main schema: scenario, warning.
 const REQUIRED: &[(&str, &[&str])] = &[
     (
         "packet_sent",
@@ -124,7 +125,7 @@ const REQUIRED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What metrics there may be (QUIC events, recovery_metrics_updated), with the drafts' units.
+/// The metrics that there may be (QUIC events, recovery_metrics_updated), with the drafts' units.
 const METRICS: [&str; 7] = [
     "min_rtt",
     "smoothed_rtt",
@@ -148,7 +149,7 @@ fn events_have_the_fields_that_their_schemas_require() {
     let scenario = eventful();
     for dialect in Dialect::ALL {
         let (_, logs) = logged(&scenario, dialect, LIMIT);
-        let mut seen = HashSet::new();
+        let mut event_names = HashSet::new();
         for (text, _) in &logs {
             let (_, events) = read(text, dialect);
             let mut before = 0.0;
@@ -160,7 +161,7 @@ fn events_have_the_fields_that_their_schemas_require() {
                 let kind = kind(event);
                 let row = REQUIRED.iter().find(|(name, _)| *name == kind);
                 let (name, fields) = row.unwrap_or_else(|| panic!("unknown: {event}"));
-                seen.insert(*name);
+                event_names.insert(*name);
                 assert!(event["data"].is_object(), "{event}");
                 for field in *fields {
                     let value = event["data"].pointer(field);
@@ -186,7 +187,7 @@ fn events_have_the_fields_that_their_schemas_require() {
             }
         }
         assert_eq!(
-            seen.len(),
+            event_names.len(),
             REQUIRED.len() - 2,
             "neither cut off nor a second connection"
         );
@@ -343,19 +344,19 @@ fn a_timeouts_losses_are_told_as_such() {
 #[test]
 fn the_two_dialects_of_a_run_hold_the_same_events() {
     let scenario = eventful();
-    let told = |dialect| -> Vec<Vec<(String, String)>> {
+    let timeline = |dialect| -> Vec<Vec<(String, String)>> {
         let (_, logs) = logged(&scenario, dialect, LIMIT);
         logs.iter()
             .map(|(text, _)| {
                 let (_, events) = read(text, dialect);
-                let told = events
+                let timeline = events
                     .iter()
                     .map(|event| (kind(event).to_owned(), event["time"].to_string()));
-                told.collect()
+                timeline.collect()
             })
             .collect()
     };
-    assert_eq!(told(Dialect::Draft), told(Dialect::Compatible));
+    assert_eq!(timeline(Dialect::Draft), timeline(Dialect::Compatible));
 }
 
 #[test]
@@ -378,7 +379,7 @@ fn packet_numbers_of_one_connection_after_another_are_unique() {
 #[test]
 fn a_log_ends_at_its_limit_and_says_so() {
     let scenario = single("rate:8", "droptail:bytes=60kB", "verus", 10.0);
-    let plain = run(&scenario);
+    let unlogged = run(&scenario);
     for (dialect, limit) in Dialect::ALL
         .into_iter()
         .flat_map(|dialect| [(dialect, 4096), (dialect, 100_000)])
@@ -404,7 +405,7 @@ fn a_log_ends_at_its_limit_and_says_so() {
                 .expect("text")
                 .contains("cut off")
         );
-        assert_eq!(outcome.metrics, plain.metrics, "the run goes on");
+        assert_eq!(outcome.metrics, unlogged.metrics, "the run goes on");
     }
 }
 
@@ -416,11 +417,11 @@ fn a_run_is_the_same_whoever_logs_it() {
         ..eventful()
     };
     let (outcome, _) = logged(&scenario, Dialect::Draft, LIMIT);
-    let plain = run(&scenario);
-    assert_eq!(outcome.metrics, plain.metrics);
+    let unlogged = run(&scenario);
+    assert_eq!(outcome.metrics, unlogged.metrics);
     let (with, without) = (
         outcome.records.expect("asked for"),
-        plain.records.expect("asked for"),
+        unlogged.records.expect("asked for"),
     );
     assert_eq!((&with.number, &with.flow), (&without.number, &without.flow));
     assert_eq!(

@@ -1,7 +1,8 @@
-//! What Verus must show on real channels, and the peers it is compared with.
+//! The required behaviour of Verus on real channels, beside the peers it is compared with.
 //!
-//! The recordings do not ship with the product: what needs them is ignored unless it is asked for
-//! (`make test-recordings`), and fails without them. What can be shown on built-in channels is shown there, always.
+//! The recordings do not ship with the product. Tests that need them are ignored by default (`make
+//! test-recordings` runs them), and fail without them. Tests that built-in channels allow always
+//! run on those.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -45,7 +46,7 @@ fn assert_none(problems: &[String]) {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-/// So many times less queueing delay than Cubic has, at such a share of its throughput.
+/// Checks how many times less queueing delay than Cubic there is, at which share of its throughput.
 fn assert_the_headline(channels: &[String], times: f64, of_throughput: f64) {
     let scenarios: Vec<Scenario> = channels
         .iter()
@@ -191,13 +192,13 @@ fn prototypes(table: &Table) -> BTreeMap<(String, u32), Prototype> {
     best
 }
 
-/// Cells in which the default mode carries less than the prototype, or has more delay; the least that it must
-/// carry all the same, and the largest 95th percentile of its queueing delay, in ms.
+/// Cells in which the default mode carries less than the prototype, or has more delay. Each has the
+/// least utilization required there, and the largest 95th percentile of its queueing delay, in ms.
 ///
-/// This 3G downlink carries 1 Mbit/s and falls silent for up to six seconds. The prototype believes
-/// after a timeout that nothing is under way and sends its whole window again, each second of the
-/// silence; what has piled up by its end uses all that the channel offers at once. The default
-/// mode sends two packets after each timeout, so when the channel returns a few packets wait and
+/// This 3G downlink carries 1 Mbit/s and falls silent for up to six seconds. After a timeout the
+/// prototype believes that nothing is under way and sends its whole window again, each second of
+/// the silence. The accumulated packets then use all that the channel offers at once. The default
+/// mode sends two packets after each timeout. So when the channel returns a few packets wait, and
 /// the opportunities of the first round trip are lost.
 const KNOWN_MISSES: [(&str, u32, f64, f64); 1] = [(UMTS, 6, 0.87, 1670.0)];
 
@@ -225,22 +226,22 @@ fn the_default_mode_matches_the_prototypes_utilization_and_delay() {
     let mut problems = Vec::new();
     for (((channel, ratio), prototype), ours) in cells.iter().zip(&runs) {
         let needed = prototype.utilization - 0.02;
-        let known = KNOWN_MISSES
+        let miss = KNOWN_MISSES
             .iter()
-            .find(|known| (known.0, known.1) == (channel, *ratio));
-        let least = known.map_or(needed, |known| known.2);
+            .find(|miss| (miss.0, miss.1) == (channel, *ratio));
+        let min_utilization = miss.map_or(needed, |miss| miss.2);
         let utilization = ours.utilization.expect("the channel carries something");
         let p95 = ours.qdelay_p95_ms.expect("packets left");
-        let asked = prototype.p95_ms * 1.1;
-        let most = known.map_or(asked, |known| known.3);
+        let required_p95 = prototype.p95_ms * 1.1;
+        let max_p95 = miss.map_or(required_p95, |miss| miss.3);
         let line = format!(
-            "{channel} R={ratio}: utilization {utilization:.3} (needs {needed:.3}), p95 {p95:.0} ms (at most {asked:.0})"
+            "{channel} R={ratio}: utilization {utilization:.3} (needs {needed:.3}), p95 {p95:.0} ms (at most {required_p95:.0})"
         );
         println!("{line}");
-        if utilization < least || p95 > most {
+        if utilization < min_utilization || p95 > max_p95 {
             problems.push(line.clone());
         }
-        if known.is_some() && utilization >= needed && p95 <= asked {
+        if miss.is_some() && utilization >= needed && p95 <= required_p95 {
             problems.push(format!("{line}: no longer a miss, take it off the list"));
         }
     }
@@ -268,7 +269,7 @@ struct Run {
     peak_network_bytes: f64,
     most_network_bytes: f64,
     loss_rate: f64,
-    /// What went wrong after an outage.
+    /// The slow returns after outages.
     slow: Vec<String>,
 }
 
@@ -358,8 +359,9 @@ fn outages(path: &str) -> Vec<(u64, u64)> {
     outages
 }
 
-/// After each outage the flow must deliver new data within a second of the first opportunity,
-/// plus the way to the receiver, even where the next outage begins within that second.
+/// Checks that after each outage the flow delivers new data within a second of the first
+/// opportunity, plus the way to the receiver. This holds even where the next outage begins within
+/// that second.
 fn slow_returns(outcome: &Outcome) -> Vec<String> {
     let Some(records) = &outcome.records else {
         return Vec::new();

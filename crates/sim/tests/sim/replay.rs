@@ -1,4 +1,5 @@
-//! CellReplay's links: short trains by a light trace, what is more by a heavy one. The traces here are made by hand.
+//! CellReplay's links: short trains by a light trace, larger traffic by a heavy one. The traces
+//! here are made by hand.
 
 use std::sync::LazyLock;
 
@@ -46,9 +47,10 @@ fn a_train_arrives_by_the_light_trace_and_the_rest_by_the_heavy_one() {
         }],
         ..replayed("", 1.0)
     });
-    // Five packets at once: three of the train, and two that are in the queue from 20 ms on, and use the opportunities at
-    // 20 and 25 ms. The light ones of 21 and 23 ms wait behind them. Their sender takes this reordering for a loss at 45 ms: what
-    // it sends again is a train by itself, with a delay between 20 and 24 ms.
+    // Five packets at once: three of the train, and two that are in the queue from 20 ms on, and
+    // use the opportunities at 20 and 25 ms. The light ones of 21 and 23 ms wait behind them. Their
+    // sender takes this reordering for a loss at 45 ms. Its retransmission is a train by itself,
+    // with a delay between 20 and 24 ms.
     let records = records(&outcome);
     assert_eq!(records.received_ms, [20.0, 30.0, 35.0, 20.0, 25.0, 66.0]);
     assert_eq!(
@@ -107,8 +109,10 @@ fn a_way_back_may_have_traces_of_its_own() {
     let records = records(&outcome);
     let back = records.acked_ms.iter().zip(&records.received_ms);
     let took: Vec<f64> = back.map(|(acked, received)| acked - received).collect();
-    let heard = took.iter().filter(|took| took.is_finite());
-    assert!(heard.clone().count() > 15 && heard.clone().all(|took| (took - 7.0).abs() < 1e-9));
+    let answered = took.iter().filter(|took| took.is_finite());
+    assert!(
+        answered.clone().count() > 15 && answered.clone().all(|took| (took - 7.0).abs() < 1e-9)
+    );
     let rtt = outcome.metrics.rtt_mean_ms.expect("answers");
     assert!((27.0..31.0).contains(&rtt), "{rtt}");
 }

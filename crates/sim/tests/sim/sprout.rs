@@ -66,8 +66,8 @@ impl End {
                 stamp: packet.stamp.as_ref().map(Stamp::as_slice),
             });
             if let Some(ack) = &packet.ack {
-                let heard = self.sender.on_ack(now, ack, Some(&packet.report));
-                heard.expect("it acknowledges what arrived");
+                let accepted = self.sender.on_ack(now, ack, Some(&packet.report));
+                accepted.expect("it acknowledges what arrived");
             }
         }
         if self.observer.next_tick().is_some_and(|at| at <= now) {
@@ -176,7 +176,7 @@ fn the_published_limits_bind_on_a_fast_link_and_can_be_raised() {
     println!("{published} Mbit/s, limits raised: {raised} Mbit/s");
     assert!(raised > 2.0 * published, "{raised} Mbit/s");
     // Both ways, where forecasts wait for the other direction's packets, 11.2 to 11.5 Mbit/s were
-    // measured; the sooner a forecast is heard, the more windows of 100 ms fit in 100 ms.
+    // measured. The sooner a forecast arrives, the more windows of 100 ms fit in 100 ms.
     for ack in ["rate:8", "rate:12", "rate:40"] {
         let (utilization, _) = both_ways(&Scenario {
             ack: ack.to_owned(),

@@ -17,8 +17,9 @@ fn users(count: usize, scheme: &str, traffic: &str, duration_s: f64) -> Scenario
 }
 
 fn of(outcome: &Outcome, flow: u32) -> Vec<Connection> {
-    let own = outcome.connections.iter();
-    own.filter(|connection| connection.flow == flow)
+    let connections = outcome.connections.iter();
+    connections
+        .filter(|connection| connection.flow == flow)
         .copied()
         .collect()
 }
@@ -81,7 +82,7 @@ fn turns_send_while_they_are_on_and_keep_their_connection() {
     let sent = &outcome.records.as_ref().expect("asked for").sent_ms;
     let between = |from: f64, to: f64| sent.iter().filter(|at| (from..to).contains(*at)).count();
     assert!(between(0.0, 1_000.0) > 500);
-    // What had been handed over by then may still leave.
+    // Data handed over by then may still leave.
     assert!(between(1_000.1, 3_000.0) <= 1);
     assert!(
         between(3_000.0, 6_000.0) > 1_500,
@@ -179,7 +180,8 @@ fn audio_does_not_wait_for_the_video_that_overloads_the_link() {
         assert!((9.97..10.6).contains(&end), "{end}");
         metrics.late
     };
-    // 1.2 and 2 Mbit/s of video, and audio in packets of its own: a key frame of the better one takes a second.
+    // 1.2 and 2 Mbit/s of video, and audio in separate packets: a key frame of the better one takes
+    // a second.
     assert_eq!(call("verus:ratio=2", 2.5), Some(300));
     assert_eq!(call("cubic", 20.0), Some(0));
 }
@@ -231,7 +233,7 @@ fn frames_come_when_they_are_due_and_are_late_where_the_path_is_too_slow() {
     // 1.2 Mbit/s and a little more for the key frames are a tenth of the link.
     assert!((easy.throughput_mbps / (1.2 + 0.024) - 1.0).abs() < 0.01);
     assert_eq!(video(24, 12).metrics.late, Some(0));
-    // Of what half the path can carry, nearly all is late, there or not.
+    // With more video than the path carries, nearly all frames are late, arrived or not.
     let slow = video(100, 1).metrics;
     let late = slow.late.expect("frames");
     assert!(
@@ -290,7 +292,7 @@ fn on_and_off_are_the_same_instants_for_every_scheme() {
     for scheme in ["verus:ratio=2", "vegas", "sprout"] {
         assert_eq!(starts(scheme), cubic, "{scheme}");
     }
-    // One user's draws are its own, whichever others there are.
+    // One user's draws do not depend on the other users.
     let alone = run(&users(1, "cubic", traffic, 60.0));
     let among = run(&users(4, "cubic", traffic, 60.0));
     let times = |outcome: &Outcome| of(outcome, 0).iter().map(millis).collect::<Vec<_>>();
