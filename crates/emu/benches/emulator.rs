@@ -1,4 +1,5 @@
-//! What the emulator can do on this machine: rates, timing beside a bare timer's, CPU. Takes root.
+//! Performance of the emulator on this machine: rates, timing beside a bare timer's, CPU. Takes
+//! root.
 //!
 //! `cargo bench -p verus-emu [rate] [delay] [cpu]`
 
@@ -31,7 +32,7 @@ const RUNS: usize = 5;
 const SECONDS: u64 = 5;
 
 fn main() {
-    let wanted: Vec<String> = std::env::args()
+    let selected: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| !argument.starts_with('-'))
         .collect();
@@ -41,13 +42,13 @@ fn main() {
     }
     let parts: [(&str, fn()); 3] = [("rate", rate), ("delay", delay), ("cpu", cpu)];
     for (name, part) in parts {
-        if wanted.is_empty() || wanted.iter().any(|word| word == name) {
+        if selected.is_empty() || selected.iter().any(|word| word == name) {
             part();
         }
     }
 }
 
-/// What a run came to.
+/// Results of a run.
 struct Ran {
     timing: Timing,
     /// Packets that the devices dropped.
@@ -56,8 +57,8 @@ struct Ran {
     cpu: f64,
     /// A bare timer of 1 ms at the same time, µs late.
     timer: Histogram<u64>,
-    /// What the traffic found: Mbit/s, or round trips in ms.
-    found: Vec<f64>,
+    /// Measurements of the traffic: Mbit/s, or round trips in ms.
+    samples: Vec<f64>,
 }
 
 /// A link of `mbps` and `delay_ms` each way, `traffic` from the near to the far end.
@@ -108,7 +109,7 @@ fn run(
             Ok::<_, io::Error>((emulator.timing(), cpu / elapsed))
         });
         let timer = scope.spawn(|| bare_timer(&over));
-        let found = traffic(&ends[0], &ends[1], &over);
+        let samples = traffic(&ends[0], &ends[1], &over);
         over.store(true, Ordering::Relaxed);
         (&ring).write_all(b"!")?;
         let (timing, cpu) = emulation.join().expect("the emulator ended well")?;
@@ -121,7 +122,7 @@ fn run(
             drops,
             cpu,
             timer: timer.join().expect("the timer ended well")?,
-            found,
+            samples,
         })
     })
 }
@@ -289,7 +290,7 @@ fn rate() {
         );
         println!(
             "  {mbps:5} Mbit/s: {:6.1} arrived, late {}, a bare timer {}, devices lost {}, emulator {:.0} % of a core",
-            ran.found[0],
+            ran.samples[0],
             late(&ran.timing.lateness),
             late(&ran.timer),
             ran.drops + ran.timing.device_losses,
@@ -303,16 +304,16 @@ fn delay() {
     for mbps in [10.0, 1000.0] {
         let mut ran = best(
             || run(mbps, 20.0, echo),
-            |ran| quantile(&mut ran.found.clone(), 0.95),
+            |ran| quantile(&mut ran.samples.clone(), 0.95),
         );
-        // The datagram's own time on the link.
-        let own = 92.0 * 8.0 / mbps / 1e3;
-        let above = |value: f64| value - 40.0 - own;
+        // The datagram's serialization time on the link.
+        let serialization_ms = 92.0 * 8.0 / mbps / 1e3;
+        let above = |value: f64| value - 40.0 - serialization_ms;
         println!(
             "  {mbps:5} Mbit/s: p50 {:.3} p95 {:.3} p99 {:.3} ms; late {}, a bare timer {}",
-            above(quantile(&mut ran.found, 0.5)),
-            above(quantile(&mut ran.found, 0.95)),
-            above(quantile(&mut ran.found, 0.99)),
+            above(quantile(&mut ran.samples, 0.5)),
+            above(quantile(&mut ran.samples, 0.95)),
+            above(quantile(&mut ran.samples, 0.99)),
             late(&ran.timing.lateness),
             late(&ran.timer)
         );
@@ -326,7 +327,7 @@ fn cpu() {
     let ran = best(|| run(12.0, 20.0, steady), |ran| ran.cpu);
     println!(
         "  {:.2} Mbit/s arrived, emulator {:.2} % of a core, woken {} times, late {}, a bare timer {}",
-        ran.found[0],
+        ran.samples[0],
         ran.cpu * 100.0,
         ran.timing.wakeups,
         late(&ran.timing.lateness),

@@ -11,7 +11,7 @@ use crate::{footprint, netlink};
 
 /// Most packets that one read may yield: the kernel joins at most 64 KiB, or 128 datagrams.
 const SEGMENTS: usize = 256;
-/// What one read may yield: the most that the kernel joins, and its header.
+/// Most bytes that one read may yield: the most that the kernel joins, and its header.
 const JOINED_BYTES: usize = (1 << 16) + HEADROOM;
 /// Packets that the device holds until they are read: 12 ms at 10 Gbit/s. More are dropped, and counted
 /// ([`crate::netlink::device_drops`]).
@@ -20,14 +20,15 @@ const QUEUE_PACKETS: u32 = 10_000;
 /// The least MTU with which the kernel lets a device have IPv6 (RFC 8200, section 5).
 pub const IPV6_LEAST_MTU: u16 = 1280;
 
-/// What a device is called, and who it is.
+/// Name and addresses of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
     /// Its name.
     pub name: String,
     /// Its address, and that of the far end, in a network of both (/30).
     pub ipv4: Ipv4Addr,
-    /// The same for IPv6 (/126), where the system has it; it takes an `mtu` of [`IPV6_LEAST_MTU`].
+    /// The same for IPv6 (/126), where the system supports it; it takes an `mtu` of
+    /// [`IPV6_LEAST_MTU`].
     pub ipv6: Option<Ipv6Addr>,
     /// Largest packet in bytes.
     pub mtu: u16,
@@ -97,7 +98,7 @@ impl Device {
     /// card would have done. Returns whether there was anything.
     ///
     /// # Errors
-    /// If the device is gone. What cannot be read or split is counted and lost.
+    /// If the device is gone. Packets that cannot be read or split are counted and lost.
     pub fn read(&mut self, mut each: impl FnMut(Packet)) -> io::Result<bool> {
         let read =
             self.tun

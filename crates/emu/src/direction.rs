@@ -1,8 +1,8 @@
 //! One direction of an emulated path, without a clock: the simulator's path ([`verus_channel::Path`]) from the instant at which its
 //! channel begins, and until then propagation only.
 //!
-//! A caller that is late does not change what happens: what was due at an instant leaves at that instant, and only
-//! what arrives is stamped when it is read.
+//! A late caller does not change the result: a packet leaves at the instant when it was due. Only
+//! arrivals get the time at which they are read.
 
 use verus_channel::path::{Packet, Watch};
 use verus_channel::{Delay, Path, PathConfig, Way};
@@ -46,8 +46,8 @@ impl<P: Packet> Direction<P> {
         }
     }
 
-    /// Serves what was due at the bottleneck before `now`, each packet at its own instant: at one instant, arrivals
-    /// come before departures, as in the simulator.
+    /// Serves all events due at the bottleneck before `now`, each at its own instant. At one
+    /// instant, arrivals come before departures, as in the simulator.
     #[inline]
     pub fn catch_up(&mut self, now: Time, watch: &mut impl Watch<P>) {
         if let Some(origin) = self.origin {
@@ -55,8 +55,8 @@ impl<P: Packet> Direction<P> {
         }
     }
 
-    /// As [`catch_up`](Self::catch_up), and also serves what is due at `now`. Everything that arrives at `now` must
-    /// have arrived.
+    /// As [`catch_up`](Self::catch_up), and also serves the events due at `now`. All arrivals at
+    /// `now` must have been reported before.
     #[inline]
     pub fn advance(&mut self, now: Time, watch: &mut impl Watch<P>) {
         if let Some(origin) = self.origin {
@@ -67,8 +67,8 @@ impl<P: Packet> Direction<P> {
     /// When there is something to do next.
     #[inline]
     pub fn next(&self) -> Option<Time> {
-        let own = [self.path.next_departure(), self.path.next_arrival(0)];
-        let due = own.into_iter().flatten().min();
+        let on_path = [self.path.next_departure(), self.path.next_arrival(0)];
+        let due = on_path.into_iter().flatten().min();
         let due = self.origin.zip(due);
         let due = due.map(|(origin, at)| origin + at.since(Time::ZERO));
         [due, self.unlimited.next_arrival(0)]
@@ -104,7 +104,8 @@ impl<P: Packet> Direction<P> {
         self.unlimited.packets() + self.path.packets()
     }
 
-    /// Bytes that the link could have carried in [`from`, `to`) of its own time; `None` without a link.
+    /// Bytes that the link could have carried in [`from`, `to`) of the link's time; `None` without
+    /// a link.
     pub fn capacity(&self, from: Time, to: Time) -> Option<Bytes> {
         self.path.capacity(from, to)
     }

@@ -102,8 +102,8 @@ impl Emulator {
         }
     }
 
-    /// Starts the links with the next packet on the way `way` that has `least_bytes` or more, so that the packets that
-    /// set up a connection use none of the channel.
+    /// Starts the links with the next packet in direction `way` of at least `least_bytes`. Smaller
+    /// packets, as those of connection setup, pass before without using the channel.
     pub fn begin_with(&mut self, way: Way, least_bytes: usize) {
         self.awaited = Some((way, least_bytes));
     }

@@ -1,10 +1,10 @@
-//! What an emulated path needs of the host that it stands on, and giving it back: a number for its devices and
-//! addresses, and forwarding.
+//! Changes that an emulated path makes to its host, and their reversal: a number for its devices
+//! and addresses, and forwarding.
 //!
-//! Everything is written down before it is changed, in a folder for the host's network namespace. A file of
-//! that folder that is locked belongs to a path that lives; the kernel releases the lock of a process that dies. The
-//! last path to need a setting, or the next to begin after its death, puts that back; the last of all removes the
-//! folder.
+//! Each setting is noted before it changes, in a folder for the host's network namespace. A locked
+//! file in that folder belongs to a living path; the kernel releases the lock of a process that
+//! dies. The last path that needs a setting restores it, or else the next path to begin after its
+//! death. The last path of all removes the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -30,11 +30,11 @@ const BEFORE: &str = "before.json";
 const LOCK: &str = "lock";
 /// The name that a folder's begins with; the namespace's number follows.
 const FOLDER: &str = "net-";
-/// A path's drafts: what it is writing elsewhere, which is nothing before it is whole.
+/// Folder of a path's drafts. It writes a file there and moves it once it is whole.
 const DRAFTS: &str = "drafts";
 /// The settings that a path needs as they are, one a line.
 const NEEDS: &str = "needs";
-/// What the names of paths' devices begin with.
+/// Prefix of the names of paths' devices.
 const DEVICE: &str = "verus";
 const SETTINGS: &str = "/proc/sys/net";
 
@@ -189,8 +189,8 @@ impl Place {
         Ok(confinement)
     }
 
-    /// Sets `name` to `value`, having noted what it was, with all of `along`, which change with it, and that this
-    /// path needs them so.
+    /// Sets `name` to `value`. Before, notes the old value, with all of `along`, which change with
+    /// it. Also notes that this path needs them so.
     fn set(&self, name: &str, value: &str, along: &[&str]) -> io::Result<()> {
         let mut names = vec![name.to_owned()];
         for pattern in along {
@@ -240,9 +240,9 @@ fn own_folder(folder: &Path) -> io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(folder)?;
-    let found = fs::symlink_metadata(folder)?;
-    let writable = found.mode() & 0o022 != 0;
-    if !found.is_dir() || found.uid() != nix::unistd::geteuid().as_raw() || writable {
+    let metadata = fs::symlink_metadata(folder)?;
+    let writable = metadata.mode() & 0o022 != 0;
+    if !metadata.is_dir() || metadata.uid() != nix::unistd::geteuid().as_raw() || writable {
         let kind = io::ErrorKind::InvalidInput;
         return Err(io::Error::new(kind, "others may write there"));
     }
@@ -336,11 +336,11 @@ fn remove(folder: &Path, number: u8) -> io::Result<()> {
     for draft in drafts.split(|&byte| byte == 0).map(OsStr::from_bytes) {
         let _ = fs::remove_file(draft);
     }
-    let own = format!("{number}.");
+    let prefix = format!("{number}.");
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        if name.to_str().is_some_and(|name| name.starts_with(&own)) {
+        if name.to_str().is_some_and(|name| name.starts_with(&prefix)) {
             fs::remove_file(entry.path())?;
         }
     }
@@ -385,7 +385,7 @@ pub fn hush(device: &str) -> io::Result<()> {
     write(&format!("ipv6/conf/{device}/router_solicitations"), "0")
 }
 
-/// Restores the settings as they were noted, but for those that a living path needs.
+/// Restores the noted settings, except those that a living path needs.
 fn put_back(folder: &Path, living: &[u8]) -> io::Result<()> {
     let mut needed = BTreeSet::new();
     for number in living {

@@ -1,4 +1,5 @@
-//! Mahimahi's log of a link while it runs: a thread of its own writes, so that no delivery waits for a disk.
+//! Mahimahi's log of a link while it runs. A separate thread writes it, so that no delivery waits
+//! for a disk.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -32,7 +33,7 @@ pub struct LinkLog {
     lost: u64,
 }
 
-/// What the head of a log says.
+/// Contents of a log's header.
 #[derive(Clone, Debug)]
 pub struct Heading {
     /// `Uplink` or `Downlink`.
@@ -127,22 +128,22 @@ fn write(
     events: &Receiver<Vec<(Time, Bytes, Event)>>,
     service: Option<&Service>,
 ) -> io::Result<()> {
-    let mut told = Time::ZERO;
+    let mut logged_until = Time::ZERO;
     for (now, size, event) in events.iter().flatten() {
         // Up to the event's own millisecond, opportunities first.
-        while let Some(service) = service.filter(|_| told <= now) {
-            let next = told + MILLISECOND;
-            let carried = service.capacity(told, next);
+        while let Some(service) = service.filter(|_| logged_until <= now) {
+            let next = logged_until + MILLISECOND;
+            let carried = service.capacity(logged_until, next);
             let each = match service {
                 Service::Trace { opportunity, .. } => *opportunity,
                 Service::Rate(_) => carried,
             };
-            let mut left = carried.get();
-            while left > 0 {
-                log.opportunity(told, each)?;
-                left -= each.get().min(left);
+            let mut rest = carried.get();
+            while rest > 0 {
+                log.opportunity(logged_until, each)?;
+                rest -= each.get().min(rest);
             }
-            told = next;
+            logged_until = next;
         }
         match event {
             Event::Arrival => log.arrival(now, size)?,

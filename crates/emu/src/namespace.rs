@@ -1,4 +1,4 @@
-//! Network namespaces: a host of its own within this one.
+//! Network namespaces: a separate host within this one.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,5 @@
-//! What must be said to the kernel about interfaces, routes and address translation; about the calling
-//! thread's network namespace.
+//! Requests to the kernel about interfaces, routes and address translation, in the calling thread's
+//! network namespace.
 
 use std::fmt;
 use std::fs;
@@ -30,7 +30,7 @@ const NF_INET_POST_ROUTING: u32 = 4;
 const NF_IP_PRI_FILTER: i32 = 0;
 const NF_IP_PRI_NAT_SRC: i32 = 100;
 const NFNL_SUBSYS_NFTABLES: u16 = 10;
-/// The chain of what is forwarded, and sequence numbers for the most rules that there may be.
+/// The chain for forwarded packets, and sequence numbers for the largest number of rules.
 const FORWARD: &[u8] = b"forward";
 const REQUESTS: u32 = 1 << 16;
 
@@ -114,10 +114,10 @@ pub fn default_route(index: u32, family: Family) -> io::Result<()> {
     acknowledged(NetlinkSocket::new().request(&request)?.recv_ack())
 }
 
-/// Whether there is a way to what has no nearer IPv6 route, by which others than this host can be reached.
+/// Whether there is an IPv6 default route, by which other hosts can be reached.
 ///
 /// # Errors
-/// If the system does not tell.
+/// If the system does not report its routes.
 pub fn has_ipv6_default_route() -> io::Result<bool> {
     // Destination and prefix length first, the interface last.
     let routes = fs::read_to_string("/proc/thread-self/net/ipv6_route")?;
@@ -150,8 +150,8 @@ pub fn device_drops(name: &str) -> io::Result<u64> {
     }
 }
 
-/// Address translation for what comes from one address, as long as this lasts: the kernel takes the table
-/// away with the socket that made it, whatever becomes of the process.
+/// Address translation for packets from one address, as long as this lasts. The kernel removes the
+/// table with the socket that made it, however the process ends.
 pub struct Masquerade {
     _owner: NetlinkSocket,
 }
@@ -225,7 +225,7 @@ impl fmt::Debug for Confinement {
     }
 }
 
-/// What comes in by an interface.
+/// Origin of packets that arrive at this host.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
     /// By the one of this name.
@@ -235,8 +235,9 @@ pub enum Source<'a> {
 }
 
 impl Confinement {
-    /// What comes in packets of `family` from each of `sources` goes on to interfaces whose names begin with `paths` only, and only if it
-    /// belongs to what began there. `table` names the table that says so.
+    /// Confines packets of `family` from each of `sources` to interfaces whose names begin with
+    /// `paths`, and to connections that began there. `table` is the name of the nftables table with
+    /// these rules.
     ///
     /// # Errors
     /// If the kernel has no nftables, or refuses.
@@ -351,7 +352,7 @@ fn compare_name<P: Pusher>(
     compare(expressions, op, name)
 }
 
-/// Goes on if what was loaded last compares so with `value`.
+/// Continues if the value loaded last compares so with `value`.
 fn compare<P: Pusher>(
     expressions: PushExprListAttrs<P>,
     op: CmpOps,

@@ -72,7 +72,8 @@ fn mark(bytes: &mut [u8]) {
     }
 }
 
-/// Addresses, protocol and ports, as one number: what is no first fragment, or has no ports, goes by the rest.
+/// A hash of addresses, protocol and ports. Ports are left out where a packet has none or is a
+/// later fragment.
 fn connection(bytes: &[u8]) -> u64 {
     /// FNV-1a, of which only the spread matters: the queue hashes it again, with a key.
     fn add(hash: u64, bytes: &[u8]) -> u64 {
@@ -187,7 +188,7 @@ mod tests {
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), all.len());
-        // What a router changes on the way makes no other connection of it.
+        // Changes by a router on the way do not make another connection.
         let mut same = ipv4(17, 0, &UDP);
         (same[1], same[8]) = (0b11, 63);
         assert_eq!(connection(&same), connection(&ipv4(17, 0, &UDP)));

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The largest message over UDP (RFC 6891 leaves it to the sender).
 const MESSAGE_BYTES: usize = 65_535;
 
-/// What the far end needs to resolve names.
+/// Name resolution at the far end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// Nothing: the host's servers can be reached from there.
@@ -36,13 +36,14 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// What the host's configuration asks for.
+    /// The resolution that the host's configuration requires.
     pub fn of_host() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Resolution::of(&read(CONFIGURATION), &read(BEHIND))
     }
 
-    /// What `configuration` asks for, if `behind` is what systemd-resolved says.
+    /// The resolution that `configuration` requires; `behind` is the configuration of
+    /// systemd-resolved.
     fn of(configuration: &str, behind: &str) -> Self {
         let servers = servers(configuration);
         match servers.first() {
@@ -97,7 +98,7 @@ pub async fn relay(near: Ipv4Addr, server: SocketAddr) -> io::Result<()> {
     let places = Arc::new(Semaphore::new(MOST));
     let mut query = vec![0; MESSAGE_BYTES];
     loop {
-        // What finds no place is dropped: who asked asks again.
+        // A query without a free place is dropped: the client asks again.
         tokio::select! {
             received = udp.recv_from(&mut query) => {
                 if let (Ok((length, client)), Ok(place)) = (received, Arc::clone(&places).try_acquire_owned()) {

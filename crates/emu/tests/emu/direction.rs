@@ -1,5 +1,5 @@
-//! One direction of the emulator, in virtual time: what it does with the arrivals of a simulated run is what the
-//! simulator did, and a caller that is late changes nothing.
+//! One direction of the emulator, in virtual time. With the arrivals of a simulated run it does
+//! what the simulator did, and a late caller changes nothing.
 
 use proptest::prelude::*;
 use verus_channel::catalogue;
@@ -12,9 +12,9 @@ use verus_core::{Bytes, Duration, Time};
 use verus_emu::direction::Direction;
 use verus_sim::{FlowSpec, Scenario};
 
-/// What happened at the bottleneck, in order: when, and to which packet.
+/// Events at the bottleneck, in order: their times and packets.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct Events {
     arrived: Vec<usize>,
     departed: Vec<(Time, Time, usize)>,
     dropped: Vec<(Time, usize)>,
@@ -26,7 +26,7 @@ struct Number(usize);
 
 impl Packet for Number {}
 
-impl Watch<Number> for Seen {
+impl Watch<Number> for Events {
     fn on_entered(&mut self, _: Time, _: Bytes, packet: &Number) {
         self.arrived.push(packet.0);
     }
@@ -49,26 +49,26 @@ fn replay(
     seed: u64,
     arrivals: &[(Time, Bytes)],
     visits: &[Time],
-) -> (Seen, Vec<(Time, usize)>) {
+) -> (Events, Vec<(Time, usize)>) {
     let mut direction = Direction::new(config, seed, Way::Forth);
     direction.begin(ORIGIN);
-    let mut seen = Seen::default();
+    let mut events = Events::default();
     let mut delivered = Vec::new();
     let mut visits = visits.iter().copied().peekable();
     for (number, &(at, size)) in arrivals.iter().enumerate() {
         while let Some(visit) = visits.next_if(|&visit| visit < at) {
-            direction.advance(visit, &mut seen);
+            direction.advance(visit, &mut events);
             delivered.extend(deliver(&mut direction, visit));
         }
-        direction.catch_up(at, &mut seen);
-        direction.arrive(at, size, Number(number), &mut seen);
+        direction.catch_up(at, &mut events);
+        direction.arrive(at, size, Number(number), &mut events);
     }
-    direction.advance(END, &mut seen);
+    direction.advance(END, &mut events);
     delivered.extend(deliver(&mut direction, END));
-    (seen, delivered)
+    (events, delivered)
 }
 
-/// What has arrived at the far end by `now`, and when.
+/// Packets that have arrived at the far end by `now`, with their times.
 fn deliver(direction: &mut Direction<Number>, now: Time) -> Vec<(Time, usize)> {
     std::iter::from_fn(|| direction.deliver(now, &mut ()))
         .map(|(at, packet)| (at, packet.0))
@@ -149,21 +149,22 @@ fn agrees(scenario: &Scenario) {
         .zip(&records.size_bytes)
         .map(|(&ms, &size)| (at(ms), Bytes::new(u64::from(size))))
         .collect();
-    let (seen, delivered) = replay(&config, scenario.seed, &arrivals, &[]);
+    let (events, delivered) = replay(&config, scenario.seed, &arrivals, &[]);
 
     let until = Time::ZERO + duration;
-    let own = |ms: f64| Time::ZERO + Duration::from_millis_f64(ms);
+    let at_ms = |ms: f64| Time::ZERO + Duration::from_millis_f64(ms);
     let happened = |column: &[f64]| -> Vec<(Time, usize)> {
         let times = column.iter().enumerate();
         times
             .filter(|(_, ms)| ms.is_finite())
-            .map(|(number, &ms)| (own(ms), number))
+            .map(|(number, &ms)| (at_ms(ms), number))
             .collect()
     };
     let mut dropped = happened(&records.dropped_ms);
-    // What is dropped at the head of a queue arrived earlier than what is dropped at its tail meanwhile.
+    // A packet dropped at the head of a queue arrived before those that are dropped at its tail
+    // meanwhile.
     dropped.sort_unstable();
-    let mut ours: Vec<_> = seen
+    let mut ours: Vec<_> = events
         .dropped
         .iter()
         .copied()
@@ -172,7 +173,7 @@ fn agrees(scenario: &Scenario) {
     ours.sort_unstable();
     assert!(dropped.len() > 5, "{name}: {} drops", dropped.len());
     same(&name, "drops", &ours, &dropped);
-    let mut departed: Vec<_> = seen
+    let mut departed: Vec<_> = events
         .departed
         .iter()
         .map(|&(time, _, number)| (time, number))
@@ -281,21 +282,22 @@ proptest! {
         visits.sort_unstable();
         let visits: Vec<Time> = visits.into_iter().map(|nanos| ORIGIN + Duration::from_nanos(nanos)).collect();
         let (late, late_delivered) = replay(&config, seed, &arrivals, &[]);
-        let (seen, delivered) = replay(&config, seed, &arrivals, &visits);
-        prop_assert_eq!(&seen, &late);
+        let (events, delivered) = replay(&config, seed, &arrivals, &visits);
+        prop_assert_eq!(&events, &late);
         prop_assert_eq!(&delivered, &late_delivered);
 
-        // Every packet is told of once, and then once more; what is delivered is what departed, a delay later.
-        prop_assert_eq!(&seen.arrived, &(0..arrivals.len()).collect::<Vec<_>>());
-        let mut fates: Vec<usize> = seen.departed.iter().map(|&(_, _, packet)| packet)
-            .chain(seen.dropped.iter().map(|&(_, packet)| packet)).collect();
+        // Every packet is reported once, and then once more. Delivered packets are the departed
+        // ones, a delay later.
+        prop_assert_eq!(&events.arrived, &(0..arrivals.len()).collect::<Vec<_>>());
+        let mut fates: Vec<usize> = events.departed.iter().map(|&(_, _, packet)| packet)
+            .chain(events.dropped.iter().map(|&(_, packet)| packet)).collect();
         fates.sort_unstable();
-        prop_assert_eq!(&fates, &seen.arrived);
-        let due: Vec<(Time, usize)> = seen.departed.iter()
+        prop_assert_eq!(&fates, &events.arrived);
+        let due: Vec<(Time, usize)> = events.departed.iter()
             .map(|&(time, _, packet)| (ORIGIN + time.since(Time::ZERO) + delay, packet)).collect();
         prop_assert_eq!(&delivered, &due);
         prop_assert!(delivered.is_sorted(), "in the order of arrival");
-        for &(time, entered, packet) in &seen.departed {
+        for &(time, entered, packet) in &events.departed {
             prop_assert_eq!(ORIGIN + entered.since(Time::ZERO), arrivals[packet].0);
             prop_assert!(entered <= time);
         }
@@ -306,18 +308,18 @@ proptest! {
 fn without_a_link_there_is_propagation_only_and_nothing_is_asked_for_before_it_is_due() {
     let config = PathConfig::propagation(Duration::from_millis(20));
     let mut direction = Direction::new(&config, 1, Way::Forth);
-    let mut seen = Seen::default();
-    // Before the beginning nobody is told.
-    direction.arrive(ORIGIN, Bytes::new(100), Number(0), &mut seen);
-    assert_eq!(seen, Seen::default());
+    let mut events = Events::default();
+    // Before the beginning nothing is reported.
+    direction.arrive(ORIGIN, Bytes::new(100), Number(0), &mut events);
+    assert_eq!(events, Events::default());
     direction.begin(ORIGIN + Duration::from_millis(1));
     direction.arrive(
         ORIGIN + Duration::from_millis(2),
         Bytes::new(100),
         Number(1),
-        &mut seen,
+        &mut events,
     );
-    assert_eq!(seen.arrived, [1]);
+    assert_eq!(events.arrived, [1]);
     assert_eq!(direction.packets(), 2);
     let first = ORIGIN + Duration::from_millis(20);
     assert_eq!(direction.next(), Some(first));

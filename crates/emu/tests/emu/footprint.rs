@@ -1,5 +1,5 @@
-//! What a path changes of its host is put back: by the last to end, or by the first to begin after a death. In a
-//! network namespace of the test's own, where that may be had.
+//! Changes of a path to its host are reversed by the last path to end, or by the first to begin
+//! after a death. Runs in a separate network namespace, where one may be made.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -13,7 +13,7 @@ use verus_emu::namespace::Namespace;
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 const FORWARD_V6: &str = "/proc/sys/net/ipv6/conf/all/forwarding";
 
-/// Whether what comes by an interface is forwarded.
+/// The setting that enables forwarding of packets from an interface.
 fn forwarding(interface: &str) -> String {
     format!("/proc/sys/net/ipv4/conf/{interface}/forwarding")
 }
@@ -33,7 +33,7 @@ fn read(path: &str) -> String {
     text.trim().to_owned()
 }
 
-/// Does `work` on a host of its own that does not forward.
+/// Runs `work` on a separate host that does not forward.
 fn on_a_host(work: impl FnOnce(&Path) + Send) {
     let namespace = Namespace::new().expect("a network namespace may be made");
     let notes = tempfile::tempdir().expect("a folder");

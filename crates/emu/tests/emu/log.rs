@@ -1,4 +1,4 @@
-//! What the emulator logs is what `verus analyze` reads.
+//! Checks that `verus analyze` reads the emulator's log.
 
 use std::fs;
 
