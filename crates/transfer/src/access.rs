@@ -223,7 +223,7 @@ impl Access {
         }
     }
 
-    /// Looks whether the list of clients has changed. It may read files.
+    /// Checks whether the list of clients has changed. May read files.
     pub fn refresh(&self) -> Refreshed {
         match &self.0 {
             Kind::Anybody | Kind::One(_) => Refreshed::Same,
@@ -293,7 +293,7 @@ impl Kept {
                 }
             }
             Err(error) => {
-                // Not again until the file has changed once more.
+                // Reported again only after the next change of the file.
                 list.stamps = stamps;
                 Refreshed::Trouble(error)
             }
@@ -307,7 +307,7 @@ fn stamps(home: &Home) -> [Option<Stamp>; 2] {
 
 impl ClientList {
     fn read(home: &Home, token_override: Option<&Key>) -> Result<Self, SecretError> {
-        // Before they are read: what changes meanwhile is read again.
+        // Taken before reading, so that a change meanwhile leads to another read.
         let stamps = stamps(home);
         let mut clients: Vec<Visitor> = store::read(home)?
             .into_iter()

@@ -1,4 +1,4 @@
-//! The end that asks: connects, proves who it is and has the server do so, then lists, gets and puts, each on a stream.
+//! The client: connects, authenticates both ends, then lists, gets and puts, each on a stream.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -64,7 +64,7 @@ pub struct ClientConfig {
     pub patience: Duration,
     /// How long to ask again for a place where a server has none.
     pub queueing: Duration,
-    /// How long to wait for a word from a server that is alive, later.
+    /// How long to wait for a later message from a server that is alive.
     pub silence: Duration,
 }
 
@@ -389,7 +389,7 @@ impl Client {
             _ => return Err(Trouble::Protocol("an answer out of turn".to_owned())),
         };
         let taken = take(&mut wire, place, file, &Room::unlimited(), gauge).await;
-        // The server hears what became of it before we hang up.
+        // Lets the server receive the result before the connection closes.
         let _ = timeout(GOODBYE, wire.finish()).await;
         taken
     }
@@ -436,7 +436,7 @@ impl Client {
         quic::view(&self.connection)
     }
 
-    /// Hangs up; `done` says whether that is the end, or the user has had enough.
+    /// Closes the connection; `done` tells whether the work is done or the user interrupted it.
     pub async fn close(&self, done: bool) {
         let number = if done { code::DONE } else { code::INTERRUPTED };
         self.connection.close(VarInt::from_u32(number), b"");
@@ -464,7 +464,7 @@ fn fingerprint(connection: &Connection) -> Option<Fingerprint> {
     Some(Fingerprint::of(chain.first()?))
 }
 
-/// Whether a server without a free place says so.
+/// Whether the error is a server's refusal for lack of a free place.
 fn is_busy(error: &ConnectionError) -> bool {
     match error {
         ConnectionError::ApplicationClosed(close) => {

@@ -29,7 +29,8 @@ use tokio::time::Instant;
 
 /// How many addresses are counted at a time: more than may be in a handshake.
 const COUNTED: usize = 256;
-/// For how long: a handshake that takes longer was given up, or its client shows up again.
+/// How long an address is counted: a handshake that takes longer was given up, or its client sends
+/// again.
 const REMEMBERED: Duration = Duration::from_secs(15);
 /// Bytes that an unproven address may be sent for each byte received from it (RFC 9000 §8.1).
 const TIMES: u64 = 3;
@@ -39,7 +40,7 @@ const TIMES: u64 = 3;
 pub(super) struct Doorstep {
     socket: Arc<dyn AsyncUdpSocket>,
     guests: Mutex<Guests>,
-    /// How many addresses are counted; mostly none, and then sending costs nothing more.
+    /// How many addresses are counted. With none, the usual case, sending has no extra cost.
     counted: AtomicUsize,
 }
 
@@ -130,7 +131,7 @@ struct Guest {
 
 impl Guests {
     fn find(&mut self, address: SocketAddr) -> Option<&mut Guest> {
-        // The latest are the most likely.
+        // The latest address is the most likely one.
         let mut latest_first = self.counted.iter_mut().rev();
         latest_first.find(|it| it.address == address)
     }
@@ -172,8 +173,8 @@ impl Guests {
         }
     }
 
-    /// Whether so much may go to an address, which is counted if so. One that is not counted any more has
-    /// to show up again, as a client in a handshake does.
+    /// Whether `bytes` may be sent to an address; counts them if so. A forgotten address must send
+    /// again first, as a client in a handshake does.
     fn may_go(&mut self, address: SocketAddr, bytes: u64, is_handshake: bool) -> bool {
         if !is_handshake && self.proven.contains_key(&address) {
             return true;
@@ -197,7 +198,7 @@ impl AsyncUdpSocket for Doorstep {
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         if transmit.destination.port() == 0 || !self.let_out(transmit) {
-            // Lost on the way, to QUIC.
+            // QUIC treats it as lost on the way.
             return Ok(());
         }
         match self.socket.try_send(transmit) {

@@ -24,11 +24,11 @@ use super::housekeeping::Room;
 use super::refusal::{Reason, Refusal};
 use super::wire::{Receiving, Sending, Trouble, Wire};
 
-/// How often the receiving end says how much it has written, in bytes.
+/// Interval of the receiver's reports of its position, in bytes.
 const REPORT: u64 = 1 << 20;
-/// How long an end that was stopped waits to hear why.
+/// How long an end that was stopped waits for the reason.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How often the receiving end says that it lives, while it writes or waits for data.
+/// Interval of the receiver's signs of life, while it writes or waits for data.
 const SIGN: Duration = Duration::from_secs(10);
 /// A disk that reads slower than this, in bytes a second, is taken for dead.
 const SLOWEST_DISK: u32 = 4 << 20;
@@ -58,13 +58,13 @@ pub(super) async fn off<T: Send + 'static>(
     })
 }
 
-/// How long both ends may take to read so many bytes, which are at this end: a size that only the peer names
-/// earns it no time.
+/// Time for both ends to read `bytes`, which are at this end. A size that only the peer claims
+/// gives it no time.
 fn reading(bytes: u64) -> Duration {
     2 * Duration::from_secs(bytes) / SLOWEST_DISK
 }
 
-/// Says `sign` every now and then while `work` goes on.
+/// Sends `sign` at intervals while `work` goes on.
 async fn while_alive<T>(
     sending: &mut Sending,
     sign: &Demand,
@@ -99,7 +99,7 @@ fn changed() -> Refusal {
     )
 }
 
-/// Sends a file to the peer, who says what of it is needed.
+/// Sends a file to the peer, which requests the part that it lacks.
 pub(super) async fn supply(
     wire: &mut Wire,
     source: &Source,
@@ -164,7 +164,7 @@ async fn try_supply(wire: &mut Wire, source: &Source, gauge: &Gauge) -> Result<D
             },
             sent = &mut send => match sent {
                 Ok(()) => listen.await,
-                // It has stopped us, and says why.
+                // The peer has stopped the transfer, and sends the reason.
                 Err(Trouble::Stopped) => match timeout(LAST_WORDS, listen).await {
                     Ok(Err(trouble)) => Err(trouble),
                     _ => Err(Trouble::Stopped),
@@ -223,7 +223,7 @@ async fn compare(wire: &mut Wire, mut reader: Reader, bytes: u64) -> Result<Read
     Ok(reader)
 }
 
-/// Sends what follows, one run being read while another is sent.
+/// Sends the rest, and reads one run while another is sent.
 async fn send(
     sending: &mut Sending,
     source: &Source,
@@ -262,7 +262,7 @@ async fn send(
     sending.send(&Supply::End { digest }).await
 }
 
-/// Hears how far the peer is, until it is done.
+/// Receives the peer's progress until it is done.
 async fn listen(receiving: &mut Receiving, size: u64, gauge: &Gauge) -> Result<(), Trouble> {
     loop {
         match receiving.receive_sign().await? {
@@ -354,7 +354,7 @@ async fn try_take(
     })
 }
 
-/// Whether the very file stands at its place; something else there is replaced, or is trouble.
+/// Whether the same file is already in its place. Another file there is replaced or refused.
 async fn already_there(
     wire: &mut Wire,
     place: &Place,
@@ -389,8 +389,8 @@ async fn already_there(
     Ok(false)
 }
 
-/// Writes what the peer supplies, until it says that this was all: returns the part and its tally, the bytes that moved,
-/// and the digest that the whole must have.
+/// Writes the data from the peer until its end message. Returns the part and its tally, the bytes
+/// that moved, and the digest that the whole must have.
 async fn fill(
     wire: &mut Wire,
     mut part: Part,

@@ -56,7 +56,7 @@ pub struct Reader {
     file: File,
     pending: VecDeque<Run>,
     tally: Tally,
-    /// No run has more bytes.
+    /// Most bytes of a run.
     longest: u64,
     /// Zeros that were read since the last run, in bytes.
     quiet: u64,
@@ -222,7 +222,7 @@ impl Source {
         })
     }
 
-    /// Begins to read it, and keeps an eye on it.
+    /// A reader of the file, from its beginning.
     ///
     /// # Errors
     /// If the process has no descriptor left.
@@ -414,7 +414,8 @@ impl Part {
                     }
                 }
                 Err(Errno::LOOP) => return Err(in_the_way("a symbolic link")),
-                // Perhaps ours, a moment before it was to have its name, which even its owner may not write to.
+                // Perhaps an unfinished file of ours with its final permissions, which forbid
+                // writing even to its owner.
                 Err(Errno::ACCESS) => match fs::openat(
                     &place.folder,
                     &part_name,
@@ -439,7 +440,7 @@ impl Part {
             let stat = fs::fstat(&fd).map_err(cannot)?;
             let info = file_info(&stat).ok_or_else(|| not_a_file(&stat))?;
             if stat.st_mode & 0o777 != 0o600 {
-                // Left behind with the permissions that it was to have. Some file systems know no such bits.
+                // It may have its final permissions already. Some file systems have none.
                 let _ = fs::fchmod(&fd, private);
             }
             let named = fs::statat(&place.folder, &part_name, AtFlags::SYMLINK_NOFOLLOW);
@@ -558,7 +559,7 @@ impl Part {
         // Those who may read it may execute it.
         let may_execute = (readable & 0o444) >> 2;
         let mode = readable | if info.executable { may_execute } else { 0 };
-        // Some file systems know no such bits.
+        // Some file systems have no permissions.
         let _ = fs::fchmod(&self.file, Mode::from_raw_mode(mode));
         if let Some(modified) = info.modified {
             let time = Timespec {

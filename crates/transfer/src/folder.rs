@@ -26,7 +26,7 @@ use super::refusal::{Reason, Refusal};
 use super::reserved::{FileId, Reserved, THROUGH, WHY};
 use super::umask;
 
-/// For reading: a pipe or a device must not make us wait, or become our terminal.
+/// Flags for reading: a pipe or a device must not make us wait, or become our terminal.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
@@ -100,7 +100,7 @@ impl Folder {
         self.guard.reserved.now()
     }
 
-    /// Refuses a name in here that is kept for a file of the server, or is one's.
+    /// Refuses a name in this folder that is, or is kept for, a file of the server.
     ///
     /// # Errors
     /// If it is.
@@ -116,7 +116,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Refuses an open file that is the server's; whether it has a name, which others may meanwhile have taken away.
+    /// Refuses an open file of the server. Returns whether the file still has a name, which others
+    /// may have removed meanwhile.
     fn check_file(&self, file: &OwnedFd) -> io::Result<bool> {
         if self.guard.reserved.is_empty() {
             return Ok(true);
@@ -138,7 +139,7 @@ impl Folder {
         }
         for _ in 0..TRIES {
             let file = self.resolve(path, READ)?;
-            // One that has lost its name just then may have been the server's until then.
+            // A file that has just lost its name may have been the server's before.
             if self.check_file(&file)? {
                 return Ok(File::from(file));
             }
@@ -163,7 +164,7 @@ impl Folder {
         }
     }
 
-    /// How many folders on the way to `path`, itself included, there are not.
+    /// Number of missing folders on the way to `path`, including itself.
     ///
     /// # Errors
     /// As [`file`](Self::file), of the last that there is.
@@ -367,7 +368,7 @@ pub enum WalkEntry {
 #[derive(Debug)]
 pub struct Walk {
     stack: Vec<(RelativePath, Folder, vec::IntoIter<OsString>)>,
-    /// As of when the last folder was entered.
+    /// The reserved files at the time when the last folder was entered.
     reserved: BTreeSet<FileId>,
     failed: Option<(RelativePath, Refusal)>,
 }

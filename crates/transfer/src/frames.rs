@@ -31,17 +31,17 @@ pub enum Request {
     },
     /// Lists the entries at a path: a file, or a folder with its whole contents.
     List {
-        /// Where.
+        /// Its path.
         path: Vec<u8>,
     },
-    /// Sends me a file.
+    /// Gets a file.
     Get {
-        /// Which.
+        /// Its path.
         path: Vec<u8>,
     },
-    /// Takes a file.
+    /// Puts a file.
     Put {
-        /// Where to.
+        /// The destination.
         path: Vec<u8>,
         /// Its size, time and permission.
         file: FileInfo,
@@ -50,7 +50,7 @@ pub enum Request {
     },
     /// Makes a folder, and those it is in; no harm if it exists.
     MakeFolder {
-        /// Where.
+        /// Its path.
         path: Vec<u8>,
     },
 }
@@ -71,7 +71,7 @@ pub struct FileInfo {
 pub struct Modified {
     /// Whole seconds.
     pub seconds: i64,
-    /// And nanoseconds, fewer than a thousand million: larger numbers mean other things to `utimensat`.
+    /// Nanoseconds, less than 10⁹: larger numbers have other meanings for `utimensat`.
     pub nanos: u32,
 }
 
@@ -85,26 +85,26 @@ pub enum Answer {
         /// Whether it takes files from this client.
         writable: bool,
     },
-    /// To `List`: a file, `path` being relative to the one asked for (empty for that itself).
+    /// To `List`: a file. `path` is relative to the requested one, and empty for that itself.
     File {
-        /// Where.
+        /// Its path.
         path: Vec<u8>,
         /// Its size, time and permission.
         file: FileInfo,
     },
     /// To `List`: a folder; it comes before its contents.
     Folder {
-        /// Where.
+        /// Its path.
         path: Vec<u8>,
     },
     /// To `List`: something that cannot be had.
     Unavailable {
-        /// Where.
+        /// Its path.
         path: Vec<u8>,
         /// Why not.
         why: Refusal,
     },
-    /// To `List`: that was all.
+    /// To `List`: the end of the entries.
     EndOfList,
     /// To `Get`: the file follows, by [`Demand`] and [`Supply`].
     Offer {
@@ -113,11 +113,11 @@ pub enum Answer {
     },
     /// To `MakeFolder`.
     Made,
-    /// To any: no.
+    /// To any request: a refusal.
     Refused(Refusal),
 }
 
-/// From the end that a file goes to, to the one it comes from.
+/// Messages from the receiver of a file to its sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Demand {
     /// The first `bytes` of something are here already, perhaps none; their pieces' digests follow.
@@ -139,7 +139,7 @@ pub enum Demand {
     },
     /// The file is whole, at its place, and on the disk.
     Done,
-    /// It will not become whole.
+    /// The file cannot be completed.
     Failed(Refusal),
 }
 
@@ -152,7 +152,7 @@ pub enum Subject {
     Part,
 }
 
-/// From the end that a file comes from, to the one it goes to.
+/// Messages from the sender of a file to its receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Supply {
     /// Whether a piece is the same here. None follows for the pieces after one that is not.
@@ -174,16 +174,16 @@ pub enum Supply {
     Failed(Refusal),
 }
 
-/// Why a message is none.
+/// Why bytes are not a valid message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// Longer than any message may be.
     #[error("a message of {0} bytes; {MAX_FRAME} are allowed")]
     TooLong(usize),
-    /// Not what postcard makes of any message of this kind.
+    /// Bytes that postcard cannot read as this kind of message.
     #[error("a message that cannot be read as {0}")]
     Malformed(&'static str),
-    /// A field that says what cannot be.
+    /// A field with an impossible value.
     #[error("a message whose {0} cannot be")]
     Impossible(&'static str),
 }

@@ -17,7 +17,7 @@ use super::paths::{MAX_DEPTH, RelativePath, is_part};
 use super::refusal::{Reason, Refusal};
 use super::reserved::FileId;
 
-/// How often the folder is looked through.
+/// How often the folder is scanned.
 pub(super) const OFTEN: Duration = Duration::from_secs(3600);
 /// Bytes that the smallest file and a folder take.
 const LEAST: u64 = 4096;
@@ -54,7 +54,7 @@ pub(super) struct Booked {
 }
 
 impl Room {
-    /// `limit` bytes; without, as much as there is.
+    /// Room of `limit` bytes, or without a limit.
     pub(super) fn new(limit: Option<u64>) -> Self {
         Room {
             limit,
@@ -212,7 +212,8 @@ fn expire(folder: &Folder, name: &OsString, keep: Duration) -> bool {
         return false;
     };
     let ours = not_ours(&stat).is_none();
-    // A peer or a user may set the time of modification, to the end of time even; that of the last change nobody can.
+    // A peer or a user may set the time of modification, even far into the future, but not the time
+    // of the last change.
     let written = u64::try_from(stat.st_mtime.min(stat.st_ctime)).unwrap_or(0);
     let now = now().duration_since(UNIX_EPOCH).unwrap_or_default();
     ours && now.saturating_sub(Duration::from_secs(written)) >= keep

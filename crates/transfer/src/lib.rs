@@ -53,11 +53,11 @@ pub use wire::Trouble;
 /// The UDP port of a server, unless another is given.
 pub const DEFAULT_PORT: u16 = 9488;
 
-/// A connection on which nothing was heard for this long is over: it survives a blackout of 30 s and the time that
-/// QUIC's probes need to notice its end.
+/// A connection without a packet from the peer for this long is over. It survives a blackout of 30
+/// s and the time that QUIC's probes need to notice its end.
 pub const IDLE: Duration = Duration::from_secs(60);
-/// How often an idle client shows that it lives. A server does not: it would keep clients alive that are
-/// not.
+/// How often an idle client shows that it is alive. A server does not: it would keep dead clients'
+/// connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Limit of the bytes per connection that have arrived and wait to be written. Also the limit of
 /// sent bytes that wait for acknowledgement.
@@ -70,7 +70,7 @@ const WINDOW: u32 = 8 << 20;
 /// much.
 const WINDOWS: u32 = 16 << 20;
 const LEAST_WINDOW: u32 = 64 << 10;
-/// The same before the peer has proven who it is.
+/// The window before the peer has proven its identity.
 const STRANGERS_WINDOW: u32 = 64 << 10;
 /// Number of clients whose simultaneous uploads do not keep the server's socket full.
 const FEW: usize = 16;
@@ -106,7 +106,7 @@ mod code {
     pub const IDLE: u32 = 8;
 }
 
-/// How far a file has come; shared with what shows it.
+/// Progress of a file; shared with the display.
 #[derive(Debug, Default)]
 pub struct Gauge {
     position: AtomicU64,
@@ -144,8 +144,7 @@ impl Gauge {
     }
 }
 
-/// How long an end waits for a word of the other one, unless something else is set: see
-/// [`Trouble::Silent`].
+/// How long an end waits for the peer by default: see [`Trouble::Silent`].
 pub const SILENCE: Duration = Duration::from_secs(60);
 
 /// The window of each of so many clients, bytes.

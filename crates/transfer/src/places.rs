@@ -34,7 +34,7 @@ impl Pulse {
         }
     }
 
-    /// Something got on.
+    /// Notes progress.
     pub(super) fn beat(&self) {
         let since = self.began.elapsed().as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX);
@@ -45,12 +45,12 @@ impl Pulse {
         self.began + Duration::from_millis(self.beaten.load(Ordering::Relaxed))
     }
 
-    /// How long nothing got on.
+    /// Time since the last progress.
     pub(super) fn quiet(&self) -> Duration {
         self.last().elapsed()
     }
 
-    /// Something is under way until this is dropped.
+    /// Marks work as under way until the returned value is dropped.
     pub(super) fn open(self: &Arc<Self>) -> Open {
         self.open.fetch_add(1, Ordering::Relaxed);
         Open(Arc::clone(self))
@@ -130,7 +130,7 @@ impl Places {
         self.holders().len()
     }
 
-    /// How many are taken, as that changes.
+    /// The number of taken places, as it changes.
     pub(super) fn crowd(&self) -> watch::Receiver<usize> {
         self.crowd.subscribe()
     }

@@ -135,7 +135,8 @@ impl Home {
         }
     }
 
-    /// Which file bears a name now. None if it is missing or cannot be looked at; reading it says why.
+    /// The stamp of the file with this name. None if it is missing or cannot be examined; reading
+    /// it gives the reason.
     pub fn stamp(&self, name: &str) -> Option<Stamp> {
         let file = open(&self.folder, OsStr::new(name)).ok()?;
         Some(Stamp::of(&file.metadata().ok()?))
@@ -165,7 +166,7 @@ impl Home {
         })
     }
 
-    /// Opens a file that is rewritten in place, or makes it: for what may be lost.
+    /// Opens or makes a file that is rewritten in place: for data that may be lost.
     ///
     /// # Errors
     /// If it can be neither, or is not ours alone.
@@ -468,7 +469,8 @@ mod tests {
                 .map(|entry| entry.expect("an entry").file_name())
                 .collect()
         };
-        // Killed while it wrote, and when it had given the file its name, but had not yet taken the other away.
+        // A process killed while it wrote, or after it had linked the final name but not yet
+        // removed the draft's.
         let elsewhere = folder.path().join("secret");
         for kill in [
             (|draft, _| std_fs::write(draft, "half of a long secret").expect("written"))

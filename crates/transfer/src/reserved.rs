@@ -73,7 +73,7 @@ impl Reserved {
         Ok(())
     }
 
-    /// Reserves what a path leads to, and its name.
+    /// Reserves the file at a path, and its name.
     ///
     /// # Errors
     /// As the operating system says.
@@ -93,7 +93,7 @@ impl Reserved {
         Ok(())
     }
 
-    /// Whether nothing is.
+    /// Whether nothing is reserved.
     pub(super) fn is_empty(&self) -> bool {
         self.folders.is_empty() && self.files.is_empty() && self.names.is_empty()
     }
@@ -131,7 +131,7 @@ impl Reserved {
         }
     }
 
-    /// Whether `name` in `folder` is kept for a file of the server, whether there is one or not.
+    /// Whether `name` in `folder` is kept for a file of the server, existing or not.
     pub(super) fn holds_name(&self, folder: impl AsFd, name: &OsStr) -> bool {
         let Ok(stat) = fs::fstat(folder) else {
             return true;

@@ -35,7 +35,7 @@ const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 pub struct Fingerprint([u8; BYTES]);
 
 impl Fingerprint {
-    /// Of a certificate, in DER.
+    /// The fingerprint of a certificate in DER.
     pub fn of(certificate: &[u8]) -> Self {
         let hash = blake3::hash(certificate);
         let mut bytes = [0; BYTES];
@@ -131,7 +131,7 @@ impl Key {
             .as_bytes()
     }
 
-    /// Whether a proof holds, in a time that tells nothing about it.
+    /// Whether a proof holds; the time taken reveals nothing about it.
     pub fn verify(&self, channel: &[u8; 32], prover: Prover, proof: &[u8; 32]) -> bool {
         // `blake3::Hash` is compared in constant time.
         blake3::Hash::from_bytes(self.proof(channel, prover)) == blake3::Hash::from_bytes(*proof)
@@ -151,7 +151,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// An end of a connection, proving something.
+/// The end of a connection that makes a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prover {
     /// The end that connected.
@@ -240,7 +240,7 @@ impl Token {
         self.key.proof(channel, prover)
     }
 
-    /// Whether a proof holds, in a time that tells nothing about it.
+    /// Whether a proof holds; the time taken reveals nothing about it.
     pub fn verify(&self, channel: &[u8; 32], prover: Prover, proof: &[u8; 32]) -> bool {
         self.key.verify(channel, prover, proof)
     }

@@ -50,11 +50,11 @@ use verus_quinn as quic;
 
 /// How long a client may take to prove itself.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// With as many connections as this that are not proven, new ones must prove their address first.
+/// Number of unauthenticated connections from which new ones must prove their address first.
 const STRANGERS_TRUSTED: usize = 8;
-/// More connections than this that are not proven there never are.
+/// Largest number of unauthenticated connections.
 const STRANGERS: usize = 64;
-/// First packets that wait for us to look at them, and bytes of those that follow one: a moment's.
+/// First packets that may wait to be handled, and bytes of the packets that follow one.
 const WAITING: usize = 256;
 const WAITING_BYTES: u64 = 64 << 10;
 /// Time without progress after which a client that made a request may lose its place to another
@@ -69,9 +69,9 @@ const MAX_REPORTED: u32 = 10;
 const REMEMBERED: usize = 1024;
 /// Limit of bytes of a failed request's path in a report: a peer may name any path.
 const SHOWN: usize = 256;
-/// How many events may wait to be read before clients have to wait, too.
+/// Events that may wait to be read before clients have to wait, too.
 const EVENTS: usize = 1024;
-/// How often it looks whether a token was revoked: a client is gone within a second.
+/// How often it checks whether a token was revoked: a client is gone within a second.
 const LOOK: Duration = Duration::from_millis(500);
 /// Reason for ending the connection of a client that was admitted before.
 const REVOKED: &str = "its token was revoked, or its rights changed";
@@ -87,7 +87,7 @@ pub struct ServerConfig {
     pub identity: Identity,
     /// The clients that it admits.
     pub access: Access,
-    /// Takes no files.
+    /// Whether it refuses files.
     pub read_only: bool,
     /// The congestion controller of this end.
     pub scheme: Scheme,
@@ -102,9 +102,9 @@ pub struct ServerConfig {
 pub struct Limits {
     /// Clients of one network (an IPv4 address, or an IPv6 /64); none: half of all.
     pub clients_each: Option<usize>,
-    /// A client that asks for nothing is sent away after so long.
+    /// Time without a request after which a client is disconnected.
     pub idle: Duration,
-    /// A request for which the client does nothing is given up after so long.
+    /// Time without activity of the client after which its request is given up.
     pub silence: Duration,
     /// Limit of the bytes in the folder, upon which clients may add no further ones.
     pub bytes: Option<u64>,
@@ -124,12 +124,12 @@ impl Default for Limits {
     }
 }
 
-/// Something that a server has to tell.
+/// An event of a server.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A client has proven itself.
     Connected {
-        /// Where it is.
+        /// Its address.
         client: SocketAddr,
         /// Its name.
         name: Option<ClientName>,
@@ -138,16 +138,16 @@ pub enum Event {
     },
     /// A client was turned away, or an unknown one gave up.
     TurnedAway {
-        /// Where it is.
+        /// Its address.
         client: SocketAddr,
         /// Why.
         why: String,
     },
     /// A file went to a client, came from one, or did not.
     Transfer(Transfer),
-    /// A list or a folder that a client asked for was not had.
+    /// A requested list or folder could not be provided.
     Failed {
-        /// Where it is.
+        /// Its address.
         client: SocketAddr,
         /// Its name.
         name: Option<ClientName>,
@@ -158,14 +158,14 @@ pub enum Event {
     },
     /// A client has left.
     Left {
-        /// Where it is.
+        /// Its address.
         client: SocketAddr,
         /// Its name.
         name: Option<ClientName>,
         /// Why.
         why: String,
     },
-    /// The clients' tokens cannot be read any more; those that are known go on counting.
+    /// The clients' tokens cannot be read any more; the known ones stay in force.
     TokensUnreadable {
         /// Why.
         why: String,
@@ -239,7 +239,7 @@ fn with_unreported(why: String, unreported: u64) -> String {
     }
 }
 
-/// Keys for what a server must recognise after it was restarted.
+/// Keys for values that a server must recognise after a restart.
 struct Hmac([u8; 32]);
 
 impl HmacKey for Hmac {
@@ -326,7 +326,7 @@ impl Server {
         Ok(Server { endpoint, events })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     ///
     /// # Errors
     /// As the operating system says.
@@ -365,7 +365,7 @@ fn parts_kept(config: &ServerConfig) -> Option<Duration> {
 }
 
 async fn accept(shared: Arc<Shared>) {
-    // Where there is a quota, it was looked through before the first client came.
+    // With a quota, the folder was scanned before the first client was admitted.
     let mut house = interval(OFTEN);
     if shared.config.limits.bytes.is_some() {
         house.reset();
@@ -405,7 +405,7 @@ async fn accept(shared: Arc<Shared>) {
     }
 }
 
-/// Sees to it that the tokens are those of this moment.
+/// Reads the list of tokens again if it has changed.
 async fn refresh(shared: Arc<Shared>) {
     let looking = Arc::clone(&shared);
     match off(move || looking.config.access.refresh()).await {
@@ -422,7 +422,7 @@ async fn refresh(shared: Arc<Shared>) {
 
 async fn serve(shared: Arc<Shared>, incoming: Incoming, stranger: HeldPlace) {
     let address = incoming.remote_address();
-    // From before it is let in, so that no change is missed.
+    // Subscribed before the client is admitted, so that no change is missed.
     let access_changed = shared.access_changed.subscribe();
     let network = Network::of(address.ip());
     let mut connection = None;
@@ -474,7 +474,7 @@ fn turned_away(why: &str) -> Trouble {
     Trouble::Here(Refusal::new(Reason::Silent, why))
 }
 
-/// Answers what a client asks for, until it leaves or has to; says why.
+/// Answers a client's requests until it leaves or must leave. Returns the reason.
 async fn attend(
     shared: &Arc<Shared>,
     connection: &Connection,
@@ -707,7 +707,7 @@ impl UnderWay<'_> {
         }))
     }
 
-    /// A list or a folder that was not had.
+    /// The event of a failed list or folder.
     fn failed(&self, path: &[u8], result: &Result<(), Trouble>) -> Option<Event> {
         let trouble = result.as_ref().err()?;
         let why = self.shared.may_tell(self.client, self.why(trouble))?;
@@ -741,7 +741,7 @@ fn may_write(shared: &Shared, visitor: &Visitor) -> Result<(), Refusal> {
     Err(Refusal::new(Reason::ReadOnly, text))
 }
 
-/// A path as a peer wrote it, and no longer than can be read.
+/// A path from a peer, shortened to a readable length.
 fn shown(path: &[u8]) -> String {
     if path.len() <= SHOWN {
         return whole(path);
@@ -769,7 +769,7 @@ async fn list(
     wire: &mut Wire,
     path: &[u8],
 ) -> Result<(), Trouble> {
-    /// How many entries are found at a time. No thread waits for a client that reads slowly.
+    /// Entries read at a time. No thread waits for a client that reads slowly.
     const AHEAD: usize = 64;
     let root = shared.config.folder.clone();
     let path = match may_read(visitor).and_then(|()| RelativePath::parse(path)) {
@@ -858,7 +858,7 @@ async fn made(shared: &Shared, path: RelativePath) -> Result<Result<Folder, Refu
     off(move || room.make(&root, &path)).await
 }
 
-/// Where a client's file is to go, and what tells that place from others.
+/// The destination of a client's file, and the key of its writer.
 async fn place(
     shared: &Shared,
     visitor: &Visitor,
@@ -909,7 +909,7 @@ async fn place(
     .await
 }
 
-/// Tells a client that its file is not taken, and why.
+/// Refuses a client's file, with the reason.
 async fn turn_down<T>(wire: &mut Wire, refusal: Refusal) -> Result<T, Trouble> {
     wire.send(&Demand::Failed(refusal.for_wire())).await?;
     wire.stop();

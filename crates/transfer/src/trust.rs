@@ -1,4 +1,5 @@
-//! Which servers a client trusts: one whose fingerprint the user gave, or one that it has met before.
+//! Servers that a client trusts: one whose fingerprint the user gave, or one that it has connected
+//! to before.
 //!
 //! The file of known hosts has a line for each: `HOST:PORT FINGERPRINT`, `#` beginning a comment. A host
 //! is entered when it is met for the first time; one whose fingerprint has changed is refused until the
@@ -46,7 +47,7 @@ pub enum KnownHostsError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// It is not to be relied on: others may change it.
+    /// It is not reliable: others may change it.
     #[error(transparent)]
     Unsafe(SecretError),
     /// A line makes no sense.

@@ -1,4 +1,4 @@
-//! Permissions of the files that a transfer leaves.
+//! Permissions of transferred files.
 
 use std::sync::OnceLock;
 
@@ -19,7 +19,8 @@ pub(super) fn permissions() -> u32 {
         let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
         mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok())
             .unwrap_or_else(|| {
-                // Without /proc only setting it returns it. Until it is set back it is the strictest.
+                // Without /proc, the umask can only be read by setting it. Until it is set back, it
+                // is the strictest.
                 let mask = umask(Mode::RWXG | Mode::RWXO);
                 umask(mask);
                 mask.bits().into()

@@ -36,7 +36,7 @@ pub enum Trouble {
     /// The connection is gone.
     #[error("{0}")]
     Lost(String),
-    /// The other end's machine is alive, but nothing comes of it.
+    /// The other end's machine is alive, but the transfer makes no progress.
     #[error(
         "the other end has {} for {} s, though the connection is alive",
         if *stalled { "got nowhere" } else { "said nothing" },
@@ -45,10 +45,10 @@ pub enum Trouble {
     Silent {
         /// How long was waited.
         patience: Duration,
-        /// It did say that it lives.
+        /// Whether it sent signs of life.
         stalled: bool,
     },
-    /// The other end asked to be left alone on this stream.
+    /// The other end stopped this stream.
     #[error("the other end stopped the transfer")]
     Stopped,
     /// The other end does not keep to the protocol.
@@ -71,7 +71,7 @@ impl Trouble {
         }
     }
 
-    /// Whether nothing more can come of the connection.
+    /// Whether the connection is lost.
     pub fn is_lost(&self) -> bool {
         matches!(self, Trouble::Lost(_) | Trouble::Silent { .. })
     }
@@ -159,7 +159,7 @@ pub(super) fn in_words(error: &ConnectionError) -> String {
 #[derive(Clone, Debug)]
 pub(super) struct Patience {
     silence: Duration,
-    /// Milliseconds more for what both ends do at the time: see [`Wire::allow`].
+    /// Additional milliseconds for the present work of both ends: see [`Wire::allow`].
     more: Arc<AtomicU64>,
     /// Any byte, in either direction.
     sign: Arc<Pulse>,
@@ -191,7 +191,7 @@ impl Patience {
         self.connection.beat();
     }
 
-    /// When to give up, and whether there will have been signs of life.
+    /// The time to give up, and whether there will have been signs of life.
     fn end(&self) -> (Instant, bool) {
         let more = Duration::from_millis(self.more.load(Ordering::Relaxed));
         let silent = self.sign.last() + self.silence;
@@ -199,7 +199,7 @@ impl Patience {
         (silent.min(stalled) + more, stalled < silent)
     }
 
-    /// Waits for `event`, but not for ever.
+    /// Waits for `event`, within the limits.
     async fn wait<T>(&self, event: impl Future<Output = T>) -> Result<T, Trouble> {
         let mut event = pin!(event);
         loop {
@@ -231,14 +231,14 @@ pub(super) struct Wire {
     pub(super) receiving: Receiving,
 }
 
-/// Its half that sends.
+/// The sending half.
 #[derive(Debug)]
 pub(super) struct Sending {
     stream: SendStream,
     patience: Patience,
 }
 
-/// Its half that receives.
+/// The receiving half.
 #[derive(Debug)]
 pub(super) struct Receiving {
     stream: RecvStream,
@@ -264,7 +264,7 @@ impl Wire {
         Ok(Wire::new(streams, patience))
     }
 
-    /// Waits so much longer from now on: the other end has that much to do between two words.
+    /// Extends the limits from now on: the other end needs `more` time between two messages.
     pub(super) fn allow(&self, more: Duration) {
         let more = u64::try_from(more.as_millis()).unwrap_or(u64::MAX);
         self.receiving.patience.more.store(more, Ordering::Relaxed);
@@ -283,7 +283,7 @@ impl Wire {
         let _ = self.sending.stream.finish();
     }
 
-    /// Ends the conversation and waits until the peer has all of it, or does not want it.
+    /// Ends the stream and waits until the peer has all of it, or rejects it.
     pub(super) async fn finish(&mut self) {
         self.end();
         let Sending { stream, patience } = &mut self.sending;
@@ -298,7 +298,7 @@ impl Wire {
         let _ = self.sending.stream.reset(VarInt::from_u32(0));
     }
 
-    /// Lets the peer send nothing more.
+    /// Stops the peer from sending.
     pub(super) fn stop(&mut self) {
         let _ = self.receiving.stream.stop(VarInt::from_u32(0));
     }
@@ -310,7 +310,7 @@ impl Sending {
     }
 
     pub(super) async fn bytes(&mut self, mut bytes: &[u8]) -> Result<(), Trouble> {
-        // The peer is waited for from now on only.
+        // The wait for the peer begins now.
         self.patience.progress();
         while !bytes.is_empty() {
             let taken = self.patience.wait(self.stream.write(bytes)).await??;
@@ -320,7 +320,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Says that this end lives; nothing got on.
+    /// Sends a sign of life without progress.
     pub(super) async fn sign<F: Frame>(&mut self, frame: &F) -> Result<(), Trouble> {
         let bytes = encode(frame)?;
         let mut rest = &bytes[..];

@@ -1,4 +1,5 @@
-//! The file of a server's clients: names, rights, and what their tokens are recognised by, never the tokens.
+//! The file of a server's clients: names, rights, and keys that recognise their tokens, but never
+//! the tokens.
 //!
 //! It is JSON, for people to read:
 //! `{"version": 1, "tokens": [{"name": "alice", "rights": "both", "made": "2026-11-22T03:17:00Z", "key": "…"}]}`.

@@ -1,5 +1,5 @@
-//! Replays the fuzz targets' corpora: what once made a parser stumble never does again; and every damage that is one byte
-//! wide.
+//! Replays the fuzz targets' corpora, so that an input that once broke a parser never does again.
+//! Also tries every change of one byte.
 
 #[path = "../../../../fuzz/checks/mix.rs"]
 mod mix;

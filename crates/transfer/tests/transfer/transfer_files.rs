@@ -158,7 +158,7 @@ async fn nothing_outside_of_the_folder_is_reached() {
     let trouble = world.put(&client, "mine", "up/new", false).await;
     assert_eq!(refused(trouble.expect_err("outside")), Reason::Outside);
     assert!(!world.home.path().join("new").exists());
-    // Over a link that leaves, a file is put in its place, not through it.
+    // A file replaces a link that leaves the folder, and is not written through it.
     world
         .put(&client, "mine", "file", true)
         .await
@@ -432,8 +432,8 @@ fn a_folder_that_is_the_servers_own_cannot_be_served() {
     assert!(all.folder(&path("config")).is_err());
 }
 
-/// A file of ours with these permissions where one is to arrive unfinished, as an end leaves it that is killed between
-/// giving a file its permissions and its name.
+/// An unfinished file of ours with these permissions, as left by an end that was killed between
+/// setting a file's permissions and its name.
 fn left_behind(world: &World, mode: u32) {
     let part = world.mine(".x.verus-part");
     fs::write(&part, noise(100_000, 1)).expect("written");

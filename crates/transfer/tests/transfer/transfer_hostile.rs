@@ -159,7 +159,7 @@ async fn one_address_does_not_have_all_places_even_for_those_who_work() {
         raw::send_frame(&mut send, &Request::Get { path }).await;
         working.push((connection, send, receive));
     }
-    // The third from here finds both places of this address in use; from elsewhere there are two more.
+    // The third client from this address has no place; other addresses have two more.
     let mut config = world.config();
     config.queueing = Duration::from_millis(800);
     let error = Client::connect(&config).await.expect_err("both are in use");
@@ -229,7 +229,7 @@ async fn half_read_lists_and_empty_puts_are_given_up_and_hold_up_nobody() {
     assert_eq!(parts.count(), 0, "nothing is left of files that never came");
 }
 
-/// A server that greets and then says nothing, or only that it lives.
+/// A server that greets and then sends nothing, or only signs of life.
 async fn stalled(alive: bool) -> SocketAddr {
     let endpoint = raw::listener(raw::transport(1 << 20), &Identity::random().expect("a key"));
     let address = endpoint.local_addr().expect("bound");
@@ -562,7 +562,7 @@ async fn folders_that_cannot_be_made_take_no_room() {
             assert!(trouble.is_err(), "{below}");
         }
     }
-    // One that is there is no other one, and 60 take what 60 do.
+    // Making an existing folder again takes no room, and 60 take the room of 60.
     for _ in 0..10 {
         client.make_folder(&path(&deep)).await.expect("it fits");
     }
