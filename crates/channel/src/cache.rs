@@ -14,7 +14,8 @@ use crate::generate::Channel;
 use crate::lines;
 use crate::trace::Trace;
 
-/// How many traces are kept: a comparison asks for the seeds of a channel in turn, on as many threads as there are cores.
+/// The number of cached traces. A comparison uses the seeds of a channel in turn, on as many
+/// threads as there are cores.
 const KEPT: usize = 16;
 
 /// Larger traces, in bytes, are not kept: so the cache takes 32 MB at the most.

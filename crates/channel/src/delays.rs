@@ -18,7 +18,7 @@ use crate::schedule::Schedule;
 
 const WHAT: &str = "delay series";
 
-/// How long each line holds.
+/// The time for which each line holds.
 pub const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The longest delay, ms, as of a scenario.

@@ -103,7 +103,7 @@ pub enum Error {
     Expression {
         /// The requested text.
         text: String,
-        /// Which part, as words of the message; empty where there is only one.
+        /// The part, in words of the message; empty if there is only one.
         part: String,
         /// The mistake.
         problem: String,
@@ -126,13 +126,13 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Nothing in it.
+    /// A trace without opportunities.
     #[error("it holds no opportunities; a trace has one time in milliseconds on each line")]
     Empty,
     /// A raw log without arrivals.
     #[error("it holds no arrivals; a raw log has one Unix time in seconds on each line")]
     NoArrivals,
-    /// Its period would be zero.
+    /// A period of zero.
     #[error("its last time is 0 ms, so it has no duration to repeat")]
     ZeroPeriod,
     /// A raw log whose trace would have a period of zero.
@@ -173,9 +173,9 @@ pub enum Problem {
     /// A row that does not follow the one before.
     #[error("a row must begin where the one before ended ({end} s), not at {start} s")]
     NotNext {
-        /// Where it begins, s.
+        /// Its beginning, s.
         start: f64,
-        /// Where it should, s.
+        /// The required beginning, s.
         end: f64,
     },
     /// A row that takes no time.
@@ -228,7 +228,7 @@ pub enum Problem {
     /// More lines than are kept in memory.
     #[error("more than {0} lines")]
     TooManyLines(u64),
-    /// Not a number.
+    /// A line that is not a number.
     #[error("`{0}` is not a time")]
     NotATime(String),
     /// Bytes that are not UTF-8 text.

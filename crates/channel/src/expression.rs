@@ -55,7 +55,7 @@ pub struct Part {
     stretch: Option<Stretch>,
 }
 
-/// From when to when, in milliseconds; to the end if there is no end.
+/// The interval in milliseconds; without an end it reaches the source's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     from_ms: u64,
@@ -264,13 +264,13 @@ impl Part {
         self.seed
     }
 
-    /// From when, in seconds.
+    /// The beginning, in seconds.
     pub fn from_s(&self) -> f64 {
         self.stretch
             .map_or(0.0, |stretch| stretch.from_ms as f64 / 1000.0)
     }
 
-    /// To when, in seconds; `None` if that is its source's end.
+    /// The end, in seconds; `None` if it is its source's end.
     pub fn to_s(&self) -> Option<f64> {
         self.stretch?.to_ms.map(|ms| ms as f64 / 1000.0)
     }
@@ -279,7 +279,7 @@ impl Part {
         matches!(self.source, Named::BuiltIn(_))
     }
 
-    /// How long it is, where its text says.
+    /// The length, if its text states one.
     fn known_length_ms(&self) -> Option<u64> {
         let stretch = self.stretch?;
         Some(stretch.to_ms? - stretch.from_ms)
@@ -290,7 +290,7 @@ impl Part {
         self.source.trace(self.seed.unwrap_or(seed), duration)
     }
 
-    /// From when to when, in `whole`.
+    /// The interval in `whole`.
     fn bounds(&self, whole: &Trace) -> Result<(u64, u64), String> {
         let end_ms = whole.period_ms();
         let stretch = self.stretch.unwrap_or(Stretch {

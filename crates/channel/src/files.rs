@@ -24,7 +24,7 @@ pub enum Opened {
 }
 
 impl Opened {
-    /// How many bytes it has.
+    /// The number of its bytes.
     ///
     /// # Errors
     /// If the system does not say.

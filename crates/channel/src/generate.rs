@@ -293,7 +293,7 @@ pub struct Opportunities {
     grants: Grants,
     /// Exact time, in milliseconds.
     now: f64,
-    /// Where the current step of the radio ends.
+    /// The end of the current step of the radio.
     step_ends: f64,
     /// Packets' worth of capacity granted and not yet a whole opportunity.
     credit: f64,
@@ -377,7 +377,7 @@ struct RadioState {
     mean: f64,
     dice: Dice,
     outage_dice: Dice,
-    /// How fast service goes, relative to its mean.
+    /// The speed of service, relative to its mean.
     speed: f64,
     /// How large grants are, relative to their mean.
     size: f64,
@@ -546,7 +546,7 @@ impl OutageLengths {
     }
 }
 
-/// When grants come and how large they are, at the mean rate.
+/// The times and sizes of grants, at the mean rate.
 #[derive(Debug)]
 struct Grants {
     dice: Dice,

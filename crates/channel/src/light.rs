@@ -42,7 +42,7 @@ pub struct LightTrace {
 struct Train {
     time_ms: u64,
     base_ms: u32,
-    /// Where its offsets begin.
+    /// The index of its first offset.
     first: usize,
 }
 
@@ -127,12 +127,12 @@ impl LightTrace {
         Ok(())
     }
 
-    /// How many trains it has, without the line that ends the last.
+    /// The number of trains, without the line that ends the last.
     pub fn trains(&self) -> usize {
         self.trains.len() - 1
     }
 
-    /// After which it repeats, ms.
+    /// The period after which it repeats, ms.
     pub fn period_ms(&self) -> u64 {
         self.trains.last().map_or(0, |train| train.time_ms)
     }
@@ -158,7 +158,7 @@ impl LightTrace {
         (line, weighed / span)
     }
 
-    /// By how much later than the first each packet of a train came, ms. Never empty.
+    /// The delay of each packet of a train after its first, ms. Never empty.
     pub(crate) fn offsets(&self, line: usize) -> &[u32] {
         &self.offsets[self.trains[line].first..self.trains[line + 1].first]
     }

@@ -120,7 +120,7 @@ pub(crate) fn excerpt(line: &[u8]) -> String {
     }
 }
 
-/// How a file is compressed.
+/// The compression of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     Plain,

@@ -29,7 +29,7 @@ pub enum Named {
     BuiltIn(&'static generate::Channel),
     /// A public recording.
     Recording {
-        /// Which.
+        /// The recording.
         recording: &'static Recording,
         /// Where it is, or would be, kept; `None` where there is no place for a cache.
         path: Option<PathBuf>,

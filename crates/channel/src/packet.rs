@@ -35,6 +35,6 @@ pub struct Departed<P> {
     pub packet: P,
     /// Its size, as the link accounts it.
     pub size: Bytes,
-    /// When it reached the queue.
+    /// The time at which it reached the queue.
     pub entered: Time,
 }

@@ -45,7 +45,7 @@ pub enum Element<P> {
     Bursts(Bursts),
     /// A policer: drops packets that come faster than a rate.
     Policer(Policer),
-    /// For each flow, whether its packets skip the next element.
+    /// Whether a flow's packets skip the next element, for each flow.
     Bypass(Vec<bool>),
     /// A queue and what serves it. Boxed, so that elements stay small and close together in memory.
     Link(Box<Link<P>>),
@@ -103,7 +103,7 @@ impl<P> From<Replay<P>> for Element<P> {
     }
 }
 
-/// Where and why a packet was dropped.
+/// The place and the reason of a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// The index of the element that dropped it, in the order of crossing.
@@ -160,9 +160,9 @@ impl<P> Watch<P> for () {}
 pub struct Path<P> {
     elements: Vec<Element<P>>,
     delay: Delay<P>,
-    /// How many of the elements are links.
+    /// The number of links among the elements.
     links: usize,
-    /// When a link serves a packet next, and which element that link is.
+    /// The time at which a link serves a packet next, and the index of that link.
     due: Option<(Time, usize)>,
 }
 
@@ -190,7 +190,7 @@ impl<P: Packet> Path<P> {
         self.cross(0, now, size, now, packet, watch);
     }
 
-    /// When a link serves a packet next.
+    /// The time at which a link serves a packet next.
     #[inline]
     pub fn next_departure(&self) -> Option<Time> {
         self.due.map(|(at, _)| at)

@@ -246,9 +246,9 @@ pub(crate) struct Arrival {
     /// Bytes and packets that wait, without the arriving packet and the one being sent.
     pub waiting_bytes: u64,
     pub waiting_packets: u64,
-    /// If nothing waits and nothing is being sent: the opportunities that went unused since then.
+    /// The opportunities unused since the link became idle, if it is idle.
     pub unused: Option<u64>,
-    /// How long the packet would wait, where the discipline [asks](Discipline::asks_wait).
+    /// The wait of the packet, if the discipline [asks](Discipline::asks_wait).
     pub wait: Duration,
     pub ecn: Ecn,
 }

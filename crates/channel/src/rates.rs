@@ -111,9 +111,9 @@ impl Row {
 #[derive(Default)]
 struct Series {
     runs: Vec<(u64, u64)>,
-    /// Where the first row begins, which is time zero.
+    /// The beginning of the first row, which is time zero.
     origin_us: Option<u64>,
-    /// Where the last one ends, from there.
+    /// The end of the last row, counted from there.
     end_us: u64,
     /// The incomplete opportunity, in bits times 10⁶.
     left: u128,

@@ -16,7 +16,7 @@ use verus_words::near::near;
 use crate::error::Error;
 use crate::lines::hex;
 
-/// Where a file of a public repository is; `VERUS_TRACE_URL` in the environment overrides it.
+/// The address of a file of a public repository; `VERUS_TRACE_URL` in the environment overrides it.
 const URL: &str = "https://raw.githubusercontent.com/{repository}/{commit}/{path}";
 
 /// A public recording: a published trace, fetched by name.
@@ -41,7 +41,7 @@ pub struct Recording {
     pub paper: &'static str,
     /// Radio technology.
     pub technology: &'static str,
-    /// Where and how the phone moved.
+    /// The place and the movement of the phone.
     pub scenario: &'static str,
     /// `uplink` or `downlink`, as far as is known.
     pub direction: &'static str,
@@ -133,7 +133,8 @@ impl Recording {
         self.name.rsplit('/').next().unwrap_or(self.name)
     }
 
-    /// Where it is published: by `VERUS_TRACE_URL` in the environment if that is set, otherwise on GitHub.
+    /// The address where it is published: by `VERUS_TRACE_URL` in the environment if that is set,
+    /// otherwise on GitHub.
     pub fn url(&self) -> String {
         let set = env::var("VERUS_TRACE_URL")
             .ok()
@@ -158,7 +159,7 @@ impl Recording {
             .replace("{path}", self.path)
     }
 
-    /// Where it is kept in `cache`.
+    /// Its path in `cache`.
     pub fn path_in(&self, cache: &Path) -> PathBuf {
         cache.join("recordings").join(self.name)
     }

@@ -40,7 +40,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Each value from its instant on.
+    /// Values, each from its instant on.
     ///
     /// # Errors
     /// If there are no steps, the first is not at zero, or they are not strictly in order of time.
@@ -99,7 +99,7 @@ impl<T> Schedule<T> {
         before + self.steps.partition_point(|(from, _)| *from <= time) - 1
     }
 
-    /// When the step with this number ends; [`Time::MAX`] for the last.
+    /// The end of the step with this number; [`Time::MAX`] for the last.
     #[inline]
     pub(crate) fn end_of(&self, index: usize) -> Time {
         match (self.steps.get(index + 1), self.period) {

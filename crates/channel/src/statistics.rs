@@ -234,7 +234,7 @@ impl Bursts {
     }
 }
 
-/// How often each value occurred. Small values, nearly all of them, are counted in an array.
+/// Counts of each value. Small values, nearly all of them, are counted in an array.
 #[derive(Debug, Default)]
 struct Counts {
     small: Vec<u64>,

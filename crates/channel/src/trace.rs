@@ -51,7 +51,7 @@ pub struct Trace {
     made: OnceLock<String>,
 }
 
-/// Where a block of runs begins.
+/// The beginning of a block of runs.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     /// Time of the run before the block, which the block's first gap counts from.
@@ -211,7 +211,7 @@ impl Trace {
         }
     }
 
-    /// How many opportunities there are in one period.
+    /// The number of opportunities in one period.
     pub fn len(&self) -> u64 {
         self.opportunities
     }
@@ -265,7 +265,7 @@ impl Trace {
         self.hashes.as_ref().map(|(_, stored)| stored.as_str())
     }
 
-    /// How many opportunities of one period come before `ms`.
+    /// The number of opportunities of one period before `ms`.
     pub fn count_before(&self, ms: u64) -> u64 {
         let (block, runs) = self.block_before(ms);
         let mut count = block.before;
@@ -278,7 +278,7 @@ impl Trace {
         count
     }
 
-    /// How many opportunities come before `time` (not at it), the schedule repeating if `looped`.
+    /// The number of opportunities before `time` (not at it), the schedule repeating if `looped`.
     pub fn opportunities_before(&self, time: Time, looped: bool) -> u64 {
         let ms = time.as_nanos().div_ceil(NANOS_PER_MILLI);
         if !looped || ms == 0 {
@@ -339,12 +339,12 @@ pub(crate) struct Cursor {
     ms: u64,
     /// Opportunities of this run not yet used; 0 only when the schedule is over.
     left: u64,
-    /// When this opportunity is; `None` when the schedule is over.
+    /// The time of this opportunity; `None` after the schedule.
     time: Option<Time>,
 }
 
 impl Cursor {
-    /// At the first opportunity.
+    /// A cursor at the first opportunity.
     pub(crate) fn new(trace: Arc<Trace>, looped: bool) -> Self {
         let mut cursor = Cursor {
             trace,
@@ -369,7 +369,7 @@ impl Cursor {
         self.looped
     }
 
-    /// When the opportunity at the cursor is; `None` when the schedule is over.
+    /// The time of the opportunity at the cursor; `None` after the schedule.
     #[inline]
     pub(crate) fn time(&self) -> Option<Time> {
         self.time
@@ -397,7 +397,7 @@ impl Cursor {
         }
     }
 
-    /// When the opportunity `count` after the one at the cursor is.
+    /// The time of the opportunity `count` after the one at the cursor.
     pub(crate) fn time_after(&self, count: u64) -> Option<Time> {
         if count < self.left {
             return self.time;

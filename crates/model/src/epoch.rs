@@ -6,7 +6,7 @@
 
 use verus_core::units::{Duration, Time};
 
-/// Which of an epoch's round-trip times represents it.
+/// The round-trip time that represents an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stands {
     /// The longest: in the walk.
@@ -27,7 +27,7 @@ pub struct EpochDelay {
 }
 
 impl EpochDelay {
-    /// Before the first epoch.
+    /// The state before the first epoch.
     pub fn new(stands: Stands) -> Self {
         EpochDelay {
             stands,

@@ -32,7 +32,7 @@ pub struct About {
     pub scheme: String,
     /// Over which channels, or in which recorded runs.
     pub channels: Vec<String>,
-    /// How many flows shared the channel, for each set of runs.
+    /// The number of flows on the channel, for each set of runs.
     pub users: Vec<u32>,
     /// Seeds of the runs.
     pub seeds: Vec<u64>,
@@ -44,7 +44,7 @@ pub struct About {
     pub percentile: f64,
     /// Samples collected.
     pub samples: u64,
-    /// Of these, left out as outliers.
+    /// The number of these left out as outliers.
     pub outliers: u64,
     /// Transitions counted.
     pub transitions: u64,
@@ -60,13 +60,13 @@ pub struct Model {
 /// Why bytes are no model. The message goes on from the name of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FileError {
-    /// It is something else.
+    /// A file of another kind.
     #[error("is not a model file (it does not begin with `VERUSMDL`)")]
     Foreign,
-    /// It was written by another version of the program.
+    /// A file of another version of the program.
     #[error("is a model file of version {0}; this program reads version {VERSION}")]
     Version(u16),
-    /// It ends too early, or goes on too long.
+    /// A file that ends too early, or goes on too long.
     #[error("is damaged: it has {found} bytes and should have {wanted}")]
     Length {
         /// Bytes there are.
@@ -74,13 +74,13 @@ pub enum FileError {
         /// Bytes its head promises.
         wanted: u64,
     },
-    /// It is longer than any model.
+    /// A file longer than any model.
     #[error("is too long for a model file ({0} bytes)")]
     TooLong(u64),
-    /// Its contents are not those that were written.
+    /// Contents that differ from those written.
     #[error("is damaged: its checksum does not fit its contents")]
     Checksum,
-    /// Its contents make no sense, though their checksum fits.
+    /// Invalid contents, though their checksum fits.
     #[error("cannot be used as a model: {0}")]
     Contents(String),
 }
@@ -222,7 +222,7 @@ impl Model {
         Ok(())
     }
 
-    /// How many bytes [`write_csv`](Self::write_csv) writes.
+    /// The number of bytes that [`write_csv`](Self::write_csv) writes.
     pub fn csv_bytes(&self) -> u64 {
         let states = self.matrix.grid().states();
         let texts = self.matrix.rows().into_iter();
@@ -233,7 +233,7 @@ impl Model {
     }
 }
 
-/// Where an element stands among all, in the matrix's order.
+/// The index of an element among all, in the matrix's order.
 fn place(grid: &Grid, transition: &Transition) -> u64 {
     let (delays, windows) = (grid.delays(), grid.windows());
     let pair = u64::from(transition.from_delay) * delays + u64::from(transition.to_delay);

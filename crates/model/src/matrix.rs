@@ -53,13 +53,13 @@ impl Grid {
         })
     }
 
-    /// How many delays there are: (d_max − d_min + 1) over the quantization, rounded up.
+    /// The number of delays: (d_max − d_min + 1) over the quantization, rounded up.
     pub fn delays(&self) -> u64 {
         (u64::from(self.delay_max_ms) - u64::from(self.delay_min_ms) + 1)
             .div_ceil(u64::from(self.step_ms))
     }
 
-    /// How many windows there are: w_max − w_min + 1.
+    /// The number of windows: w_max − w_min + 1.
     pub fn windows(&self) -> u64 {
         u64::from(self.packets_max) - u64::from(self.packets_min) + 1
     }
@@ -93,7 +93,7 @@ pub struct Transition {
     pub from_window: u32,
     /// v, the index of the next window.
     pub to_window: u32,
-    /// How often it was seen.
+    /// The number of its occurrences.
     pub count: u32,
 }
 
@@ -102,7 +102,7 @@ pub struct Transition {
 pub struct Choice {
     /// v, the index of the next window.
     pub window: u32,
-    /// How often it was seen.
+    /// The number of its occurrences.
     pub count: u32,
 }
 
@@ -110,18 +110,18 @@ pub struct Choice {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     grid: Grid,
-    /// For each d_k, where its pairs begin; one more at the end.
+    /// The index of the first pair of each d_k; one more at the end.
     pairs_of: Vec<u32>,
     /// (d_k, d_r) as d_r, ascending for each d_k.
     to_delay: Vec<u32>,
-    /// For each pair, where its subsets begin; one more at the end.
+    /// The index of the first subset of each pair; one more at the end.
     subsets_of: Vec<u32>,
     /// w_l of each subset, ascending within a pair.
     from_window: Vec<u32>,
-    /// For each subset, where its choices begin; one more at the end.
+    /// The index of the first choice of each subset; one more at the end.
     choices_of: Vec<u32>,
     choices: Vec<Choice>,
-    /// For each d_r, where its column begins; one more at the end.
+    /// The index of the column of each d_r; one more at the end.
     columns_of: Vec<u32>,
     /// The windows sent at each delay, from any state.
     columns: Vec<Choice>,
@@ -206,7 +206,7 @@ impl Matrix {
         &self.grid
     }
 
-    /// How many elements are not empty.
+    /// The number of elements that are not empty.
     pub fn len(&self) -> usize {
         self.choices.len()
     }

@@ -57,7 +57,7 @@ pub struct Sampler {
     told: bool,
     /// Runs of samples without a gap, one after the other.
     samples: Vec<Sample>,
-    /// Where each run but the first begins.
+    /// The beginnings of all runs except the first.
     cuts: Vec<usize>,
 }
 
@@ -219,7 +219,7 @@ impl Sampler {
         .filter(|run| !run.is_empty())
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub fn len(&self) -> usize {
         self.samples.len()
     }

@@ -36,9 +36,9 @@ pub enum TrainError {
 /// with the samples, and the order in which runs are added makes no difference.
 #[derive(Debug, Default)]
 pub struct Trainer {
-    /// How often each transition was seen, at 1 ms.
+    /// The number of occurrences of each transition, at 1 ms.
     counts: BTreeMap<u64, u32>,
-    /// How often each delay was seen.
+    /// The number of occurrences of each delay.
     delays: BTreeMap<u32, u64>,
     samples: u64,
 }

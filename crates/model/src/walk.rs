@@ -12,7 +12,7 @@ use super::file::Model;
 use super::matrix::{Choice, Matrix};
 use super::sampler::whole_millis;
 
-/// How a window is drawn from a subset.
+/// The rule by which a window is drawn from a subset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WalkKind {
     /// The paper's: the element whose probability is nearest to a number drawn evenly between the
@@ -91,12 +91,12 @@ impl Walk {
         self.steps
     }
 
-    /// Of these, with the origin's w lowered.
+    /// The number of steps with the origin's w lowered.
     pub fn lowered(&self) -> u64 {
         self.lowered
     }
 
-    /// Of these, from no row at all.
+    /// The number of steps without a row.
     pub fn off_row(&self) -> u64 {
         self.off_row
     }
@@ -105,7 +105,7 @@ impl Walk {
 /// Bits behind the point of the number that is drawn between two counts.
 const FRACTION_BITS: u32 = 31;
 
-/// Where a step finds its choices.
+/// The source of a step's choices.
 enum Lookup<'a> {
     /// In the requested subset.
     Subset(&'a [Choice]),

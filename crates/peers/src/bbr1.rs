@@ -161,7 +161,7 @@ pub struct Bbr1 {
     limited_until: Bytes,
     /// Whether the current flight began after the source had been idle.
     restarted: bool,
-    /// When the last acknowledgement came.
+    /// The time of the last acknowledgement.
     heard_at: Time,
 }
 

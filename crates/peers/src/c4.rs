@@ -115,10 +115,10 @@ pub struct C4 {
     rate: Rate,
     rtt: Option<Rtt>,
     era: Era,
-    /// Of this era and of the one before.
+    /// The alpha of this era and of the one before.
     alpha: f64,
     alpha_before: f64,
-    /// In Initial without growth; in Cruising.
+    /// Counts eras in Initial without growth, and in Cruising.
     eras: u32,
     /// The rate when this era began, and when the last recovery ended.
     era_rate: Rate,

@@ -149,7 +149,7 @@ pub struct LedbatPp {
     stage: Stage,
     delays: Delays,
     smoothed_rtt: Duration,
-    /// When the next slowdown is due, and when the last one began.
+    /// The time of the next slowdown, and the beginning of the last.
     slowdown_at: Option<Time>,
     slowdown_began: Time,
     /// The next packet to leave; those below `reduced_at` left before the last reduction.

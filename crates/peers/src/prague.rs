@@ -97,7 +97,7 @@ pub struct Prague {
     threshold: f64,
     marks: Marks,
     smoothed_rtt: Duration,
-    /// When a mark was answered last.
+    /// The time of the last answer to a mark.
     reduced_at: Option<Time>,
     /// The losses of the present reduction, with window and threshold before it.
     losses: Episode<(f64, f64)>,

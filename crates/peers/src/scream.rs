@@ -352,7 +352,7 @@ impl Scream {
     }
 }
 
-/// How far the window is from where congestion was met: 0.1 near it, 1 far away (scl_t).
+/// The distance of the window from that of the last congestion: 0.1 near it, 1 far away (scl_t).
 fn closeness(reference: f64, inflection: f64) -> f64 {
     let away = 8.0 * (reference - inflection) / inflection;
     (away * away).clamp(0.1, 1.0)

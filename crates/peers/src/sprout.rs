@@ -54,16 +54,16 @@ use receiver::Forecaster;
 
 /// The length of a tick (§3.1).
 pub const TICK: Duration = Duration::from_millis(20);
-/// How many ticks a forecast looks ahead (§3.3).
+/// The number of ticks in a forecast (§3.3).
 pub const TICKS: usize = 8;
 
 /// Arrivals are counted in packets of this many bytes (IP).
 const RECEIVED_BYTES: u64 = 1460;
 /// Forecasts count packets of this many bytes (IP).
 const SENT_BYTES: u64 = 1500;
-/// For how many ticks the window is meant (§3.4: 100 ms).
+/// The number of ticks that the window covers (§3.4: 100 ms).
 const WINDOW_TICKS: usize = 5;
-/// When a packet leaves although there is no room (§3.2): a heartbeat, which counts as empty.
+/// The interval of packets that leave without room (§3.2): a heartbeat, which counts as empty.
 const HEARTBEAT: Duration = Duration::from_millis(50);
 /// After this long without feedback, heartbeats are further apart. The authors' have almost no
 /// size; these are whole packets, with which an outage would fill the queue.
@@ -187,9 +187,9 @@ impl Configured for Config {
 struct Operative {
     tick: u32,
     counts: Counts,
-    /// When it arrived.
+    /// The time of its arrival.
     at: Time,
-    /// How many ticks have passed since.
+    /// The number of ticks passed since.
     passed: usize,
 }
 
@@ -200,7 +200,7 @@ impl Operative {
         u64::from(self.counts[end] - self.counts[self.passed]) * SENT_BYTES
     }
 
-    /// When the next of its ticks ends, if another follows.
+    /// The end of its next tick, if another follows.
     fn next(&self) -> Option<Time> {
         (self.passed < TICKS - 1).then(|| self.at + TICK * (self.passed as u64 + 1))
     }
@@ -230,14 +230,14 @@ pub struct Sprout {
     /// The packets that left after the last one acknowledged, likewise. They cannot have arrived
     /// before the report that comes with its acknowledgement.
     unheard_of: VecDeque<(Time, u64)>,
-    /// When the last one acknowledged left.
+    /// The departure of the last one acknowledged.
     newest_acked: Time,
-    /// When a packet leaves whatever the forecast says.
+    /// The time at which a packet leaves even without room in the forecast.
     heartbeat: Time,
     heartbeat_due: bool,
     /// Whether the last packet was one.
     last_heartbeat: bool,
-    /// When the last report arrived, or the flow began.
+    /// The time of the last report, or of the flow's beginning.
     heard: Time,
     /// The forecast at the sender, until the receiver half reports.
     at_sender: Option<Box<AtSender>>,

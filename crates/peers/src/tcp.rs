@@ -118,8 +118,8 @@ pub struct Common {
     /// The share of the window that a loss leaves (kLossReductionFactor, RFC 9002 §7.3.2: 0.5; β,
     /// RFC 9438 §4.6: 0.7).
     pub decrease_factor: f64,
-    /// How long losses belong to a reduction already made (RFC 9002: a round; RFC 6675 and Linux:
-    /// until the lost packets have been delivered).
+    /// The time for which losses belong to a reduction already made. RFC 9002: a round; RFC 6675
+    /// and Linux: until the lost packets have been delivered.
     pub period: Period,
     /// Whether its packets ask queues for marks (ECT(0), RFC 3168), which it answers as losses.
     pub ecn: bool,
@@ -201,7 +201,7 @@ pub trait Law: Clone + fmt::Debug + Send {
 /// An acknowledgement, as a law looks at it.
 #[derive(Debug)]
 pub struct Acknowledgement<'a> {
-    /// All of it.
+    /// The complete feedback.
     pub feedback: &'a Feedback<'a>,
     /// How many packets it acknowledges that say that the present window fits: sent since the last reduction, and while
     /// the window was used (`used.rs`).

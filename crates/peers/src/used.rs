@@ -7,7 +7,7 @@
 
 use verus_core::controller::Departure;
 
-/// Which packets were in flight while their window was used.
+/// The packets that were in flight while their window was used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
     /// Numbers below this had left when the window was last used.

@@ -70,7 +70,7 @@ initial_window_alone!(
 enum State {
     /// The utility of the last rate that was tried, and whether one is being tried.
     Starting { before: Option<f64>, tries: bool },
-    /// Which of each pair comes first, intervals begun, and utilities found: slower, faster.
+    /// The order of each pair, the intervals begun, and the utilities: slower, faster.
     Probing {
         up_first: [bool; PAIRS],
         begun: usize,
@@ -97,7 +97,7 @@ pub struct Vivace {
     intervals: Intervals,
     /// Around which it is probed, Mbit/s.
     mbps: f64,
-    /// Of the interval under way.
+    /// The rate of the interval under way.
     rate: Rate,
     /// The bytes that the rate has earned and that have not left yet.
     credit: Credit,
@@ -289,7 +289,7 @@ fn gradient(mbps: f64, up: f64, down: f64) -> f64 {
     (up - down) / (2.0 * PROBE * mbps)
 }
 
-/// By how many Mbit/s the rate moves, and whether that was held to the most.
+/// The step of the rate in Mbit/s, and whether it was limited.
 fn change(mbps: f64, gradient: f64, steps: u32, held: u32) -> (f64, bool) {
     let amplified = libm::pow((f64::from(steps) + 1.0) / 2.0, AMPLIFIER);
     let step = STEP * gradient * amplified;

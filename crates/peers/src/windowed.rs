@@ -8,7 +8,7 @@
 
 use verus_core::units::{Duration, Time};
 
-/// Which of two samples is better.
+/// The order of samples.
 pub(crate) trait Better: Copy + std::fmt::Debug {
     /// The type of the samples.
     type Value: Copy + PartialEq + std::fmt::Debug;

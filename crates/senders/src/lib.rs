@@ -510,9 +510,9 @@ impl Scheme {
         self.config.observer()
     }
 
-    /// When receivers of the algorithm's packets acknowledge, if the transport leaves it open.
-    /// Verus needs an acknowledgement of each packet. Recording in both directions needs few, since
-    /// they take capacity from the recorded channel.
+    /// The rule by which receivers of the algorithm's packets acknowledge, if the transport leaves
+    /// it open. Verus needs an acknowledgement of each packet. Recording in both directions needs
+    /// few, since they take capacity from the recorded channel.
     pub fn receiver(&self) -> ReceiverConfig {
         self.config.receiver()
     }

@@ -57,7 +57,7 @@ impl Configured for Config {
     }
 }
 
-/// Its keys, for people.
+/// Its keys, for display.
 pub(crate) fn keys() -> Vec<Key> {
     shown(Settings::ROWS, &Settings::default())
 }

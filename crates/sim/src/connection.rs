@@ -68,13 +68,13 @@ impl Ends {
 /// The state of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits for its next connection.
+    /// The pause before its next connection.
     Pausing,
     /// A connection is open.
     On,
-    /// Its last connection has ended.
+    /// The end: its last connection has ended.
     Done,
-    /// It was stopped while it waited.
+    /// The end by a stop while it waited.
     Cancelled,
 }
 
@@ -99,7 +99,7 @@ pub struct Flow {
     pub sender_timer: Timer,
     /// The receiver's timer: delayed acknowledgements.
     pub receiver_timer: Timer,
-    /// How often timers come.
+    /// The interval of timers.
     pub(crate) ticks: Ticks,
 }
 

@@ -48,7 +48,7 @@ pub enum FileProblem {
     /// The system refused.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// It is a folder, a pipe or a device.
+    /// A folder, a pipe or a device.
     #[error("is not a file")]
     NoFile,
 }
@@ -91,7 +91,7 @@ impl Scenario {
         self.flows.iter().enumerate().map(traffic).collect()
     }
 
-    /// Which of two links each flow crosses; none if there is one.
+    /// The links, of two, that each flow crosses; empty if there is one.
     pub(crate) fn crosses(&self) -> Result<Vec<Crosses>, Error> {
         let of = |(index, flow): (usize, &FlowSpec)| {
             let Some(text) = &flow.crosses else {

@@ -134,7 +134,7 @@ impl EventQueue {
         self.taken = false;
     }
 
-    /// When the next event is.
+    /// The time of the next event.
     pub fn next_at(&mut self) -> Option<Time> {
         if self.taken
             && let Some(root) = self.heap.peek_mut()

@@ -32,7 +32,7 @@ pub struct Video {
     pub spread: f64,
     /// A frame that takes longer than this is late.
     pub deadline: Duration,
-    /// How many frames there are; `None` for an endless source.
+    /// The number of frames; `None` for an endless source.
     pub count: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Video {
         }
     }
 
-    /// When the frame with this number is due to be sent, if there are so many.
+    /// The due time of the frame with this number, if there are so many.
     pub(crate) fn due(&self, start: Time, number: u64) -> Option<Time> {
         let more = self.count.is_none_or(|count| number < count);
         // Counted from the start, so that rounding errors do not add up.
@@ -127,7 +127,7 @@ impl Frames {
         self.is_all_offered() && self.under_way.is_empty()
     }
 
-    /// How many frames were late by `now`, whether they have arrived or not.
+    /// The number of frames late by `now`, whether they have arrived or not.
     pub fn late(&self, now: Time) -> u64 {
         let pending = |&&(_, offered): &&(u64, Time)| now.since(offered) <= self.video.deadline;
         self.offered - self.in_time - self.under_way.iter().filter(pending).count() as u64

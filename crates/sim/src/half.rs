@@ -62,7 +62,7 @@ impl ReceiverHalf {
         });
     }
 
-    /// When to set an event for its next tick, if one is needed.
+    /// The time of an event for its next tick, if one is needed.
     pub fn set_timer(&mut self) -> Option<Time> {
         self.timer.set(self.observer.next_tick())
     }

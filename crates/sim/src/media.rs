@@ -71,7 +71,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// When the next frame is due to be sent, if there is one.
+    /// The due time of the next frame, if there is one.
     fn due(&self, start: Time) -> Option<Time> {
         self.video.due(start, self.offered)
     }
@@ -81,7 +81,7 @@ impl Stream {
 #[derive(Clone, Debug)]
 struct Frame {
     stream: usize,
-    /// Which of its stream's.
+    /// The index within its stream.
     index: u64,
     offered: Time,
     /// Bytes that were not handed over.
@@ -228,7 +228,7 @@ impl Streams {
         self.frames.is_empty() && self.streams.iter().all(|s| s.due(self.start).is_none())
     }
 
-    /// How many frames of the better video were given up or late by `now`, arrived or not.
+    /// The number of frames of the better video given up or late by `now`, arrived or not.
     pub fn late(&self, now: Time) -> u64 {
         let deadline = self.streams[BETTER].video.deadline;
         let late = |frame: &&Frame| frame.stream == BETTER && now.since(frame.offered) > deadline;

@@ -37,11 +37,11 @@ pub struct Observers {
     meter: Meter,
     /// The simulator's own counts.
     pub totals: Totals,
-    /// When each connection was open.
+    /// The times at which each connection was open.
     connections: Connections,
-    /// Each packet's fate.
+    /// The fate of each packet.
     records: Option<Recorder>,
-    /// Each flow's epochs, to train models on, and its log.
+    /// The epochs of each flow, to train models on, and its log.
     senders: Option<Senders>,
     /// The senders' state over time.
     pub series: Option<Series>,
@@ -218,7 +218,7 @@ impl Observers {
         }
     }
 
-    /// Each packet's fate so far, where asked for.
+    /// The fate of each packet so far, if requested.
     pub fn records(&self) -> Option<&Records> {
         self.records.as_ref().map(Recorder::so_far)
     }

@@ -9,7 +9,7 @@ use verus_core::receiver::{Ack, DataRange};
 pub struct DataPacket {
     /// Index of its flow.
     pub flow: u32,
-    /// Which of the flow's connections it is of.
+    /// The index of its connection within the flow.
     pub connection: u32,
     /// Its number within the connection.
     pub number: u64,
@@ -27,9 +27,9 @@ pub struct DataPacket {
 pub struct AckPacket {
     /// Index of its flow.
     pub flow: u32,
-    /// Which of the flow's connections it is of.
+    /// The index of its connection within the flow.
     pub connection: u32,
-    /// How many bytes of data packets it acknowledges.
+    /// The bytes of data packets that it acknowledges.
     pub answers: u32,
     /// The acknowledgement's content.
     pub says: Says,

@@ -25,11 +25,11 @@ pub struct Client {
     draws: ChaCha8Rng,
     /// Pages requested so far, including the one that is awaited.
     asked: u64,
-    /// When the awaited page was requested, if one is awaited.
+    /// The request time of the awaited page, if any.
     since: Option<Time>,
     /// Whether its request has reached the server.
     heard: bool,
-    /// Where in the connection's data the last page ends.
+    /// The end of the last page in the connection's data.
     end: Bytes,
 }
 
@@ -73,7 +73,7 @@ impl Client {
         Some(now.since(since))
     }
 
-    /// How long the client thinks before it requests the next page, if there is one.
+    /// The time the client waits before it requests the next page, if there is one.
     pub fn think(&mut self) -> Option<Duration> {
         if self.pages.count == Some(self.asked) {
             return None;

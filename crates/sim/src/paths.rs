@@ -23,7 +23,7 @@ pub struct Paths {
     pub back: PathConfig,
     /// A description of the channel.
     pub channel: ChannelInfo,
-    /// And of each other one, by the scenario's field that names it.
+    /// A description of each other one, by the scenario's field that names it.
     pub other_channels: Vec<(&'static str, ChannelInfo)>,
 }
 

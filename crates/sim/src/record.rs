@@ -22,7 +22,7 @@ pub struct Outcome {
     pub capacity_mbps: Vec<f64>,
     /// Width of a bin, ms.
     pub bin_ms: f64,
-    /// Each packet's fate, where asked for.
+    /// The fate of each packet, if requested.
     pub records: Option<Records>,
     /// The simulator's own counts.
     pub totals: Totals,
@@ -35,7 +35,7 @@ pub struct Connection {
     pub flow: u32,
     /// Its number among the flow's connections, from 0.
     pub number: u32,
-    /// When it began.
+    /// The time of its beginning.
     pub start: Time,
     /// When its file had been delivered completely, or its time was over; `None` if the flow or the run ended first.
     pub end: Option<Time>,

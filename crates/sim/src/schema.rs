@@ -9,7 +9,7 @@ use thiserror::Error;
 /// An unknown field, or a field with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FieldError {
-    /// It is of another type or out of its range.
+    /// A value of another type or out of its range.
     #[error("{field} must be {expected}, not {value}")]
     Value {
         /// The field, such as `flows[0].start_s`.
@@ -19,12 +19,12 @@ pub enum FieldError {
         /// The value.
         value: String,
     },
-    /// There is no such field.
+    /// An unknown field.
     #[error("unknown field `{field}`; known are {known}")]
     Unknown {
         /// The name that was given.
         field: String,
-        /// Those that there are.
+        /// The fields that exist.
         known: String,
     },
 }

@@ -98,10 +98,10 @@ impl Unit {
 /// Why a text states no number in a unit.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Wrong {
-    /// It is none, or not a finite one.
+    /// Text that is no number, or not a finite one.
     #[error("it is not a number")]
     Number,
-    /// It is a number, but with a unit that it may not have.
+    /// A number with a unit that it may not have.
     #[error("{0}")]
     Unit(String),
 }

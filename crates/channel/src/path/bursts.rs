@@ -10,7 +10,7 @@ use crate::schedule::{Follower, Schedule};
 /// Of every `of` packets, all flows together, the last `lost` are lost. As text `LOST/OF`, such as `2/18`, or `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BurstsConfig {
-    /// How many are lost in a row; none if 0.
+    /// The number lost in a row; no loss if 0.
     pub lost: u32,
     /// The length of a round in packets, those lost included.
     pub of: u32,

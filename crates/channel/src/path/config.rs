@@ -31,7 +31,7 @@ pub struct PathConfig {
     pub light: Option<LightConfig>,
     /// A second link behind the first.
     pub second: Option<(Service, QueueConfig)>,
-    /// Which of the two links each flow crosses; if empty, all flows cross both.
+    /// The links that each flow crosses; if empty, all flows cross both.
     pub crosses: Vec<Crosses>,
     /// Delay that differs from packet to packet.
     pub jitter: Schedule<JitterConfig>,
@@ -43,7 +43,7 @@ pub struct PathConfig {
     pub overtaking: bool,
 }
 
-/// Which of two links in a row a flow crosses.
+/// The links, of two in a row, that a flow crosses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crosses {
     /// Both.

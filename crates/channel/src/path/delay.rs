@@ -20,7 +20,7 @@ use crate::schedule::{Follower, Schedule};
 #[derive(Clone, Debug)]
 pub struct Delay<P> {
     pipes: Vec<Pipe<P>>,
-    /// Each flow's pipe.
+    /// The pipe of each flow.
     pipe_of: Vec<usize>,
     /// Delay that differs from packet to packet. Boxed, as few paths have any.
     wander: Option<Box<Wander>>,
@@ -33,7 +33,7 @@ pub struct Delay<P> {
 pub struct Flight {
     /// The pipe that it is in.
     pub pipe: usize,
-    /// When it arrives.
+    /// The time of its arrival.
     pub arrives: Time,
     /// Whether it is the next of its pipe to arrive.
     pub first: bool,
@@ -45,9 +45,9 @@ pub struct Flight {
 #[derive(Clone, Debug)]
 struct Pipe<P> {
     delay: Follower<Duration>,
-    /// When the last of the packets that keep their order arrives.
+    /// The arrival of the last of the packets that keep their order.
     latest: Time,
-    /// In order of arrival.
+    /// Packets in order of arrival.
     under_way: VecDeque<(Time, P)>,
 }
 
@@ -179,14 +179,14 @@ impl<P: Packet> Delay<P> {
         under_way.pop_front().ok_or(None)
     }
 
-    /// When the next packet of `pipe` arrives.
+    /// The arrival of the next packet of `pipe`.
     #[inline]
     pub fn next_arrival(&self, pipe: usize) -> Option<Time> {
         let &(at, _) = self.pipes[pipe].under_way.front()?;
         Some(at)
     }
 
-    /// How many packets are under way.
+    /// The number of packets under way.
     pub fn packets(&self) -> usize {
         self.pipes.iter().map(|pipe| pipe.under_way.len()).sum()
     }

@@ -67,7 +67,7 @@ struct Spells {
     events: f64,
     /// The chance that there is none, e^−events.
     none: f64,
-    /// How long each lasts, ms.
+    /// The duration of each, ms.
     millis: f64,
     /// With at least this many events, the last is cut short.
     in_part_from: u32,
@@ -221,7 +221,7 @@ impl fmt::Display for JitterConfig {
 pub struct Jitter {
     law: Follower<JitterConfig>,
     draws: Vec<Dice>,
-    /// When the last packet goes on to propagate.
+    /// The time at which the last packet begins to propagate.
     latest: Time,
 }
 
@@ -263,7 +263,7 @@ impl Jitter {
         Duration::from_millis_f64(millis)
     }
 
-    /// When a packet goes on that is due at `due`, the order being kept.
+    /// The time at which a packet due at `due` goes on, in order.
     #[inline]
     pub(super) fn in_order(&mut self, due: Time) -> Time {
         self.latest = self.latest.max(due);

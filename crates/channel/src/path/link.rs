@@ -552,7 +552,7 @@ impl RateServer {
         self.size = 0;
     }
 
-    /// When a packet that begins at `at` is finished; `None` if it never is.
+    /// The end of a packet that begins at `at`; `None` if it never ends.
     #[inline(always)]
     fn finish(&mut self, at: Time, size: u64) -> Option<Time> {
         let rate = self.rate_at(at);
@@ -854,7 +854,7 @@ mod tests {
         assert!(!enqueue(&mut link, 80, 1500));
         assert!(enqueue(&mut link, 81, 1500));
         assert!(enqueue(&mut link, 82, 1500));
-        // After the last opportunity there is no time to wait for.
+        // The wait has no end after the last opportunity.
         assert!(!enqueue(&mut link, 82, 40));
     }
 

@@ -15,7 +15,7 @@ use verus_words::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, field
 
 use crate::schedule::BYTE;
 
-/// How fast packets may come.
+/// The permitted rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum PolicerConfig {
     /// No policer.
@@ -137,7 +137,7 @@ impl fmt::Display for PolicerConfig {
 /// A policer at work.
 #[derive(Clone, Debug)]
 pub struct Policer {
-    /// In bits a second.
+    /// The rate, in bits per second.
     rate: u128,
     /// Tokens now, and the size of the bucket, in units of 1 bit/s × 1 ns.
     tokens: u128,

@@ -12,7 +12,7 @@ use verus_words::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, shown
 
 use super::loss::uniform;
 
-/// Which packets are held back, and for how long.
+/// The packets that are held back, and their delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum ReorderConfig {
     /// No reordering.

@@ -43,7 +43,7 @@ pub struct LightConfig {
     /// the last release to the release that this packet would have, in whole milliseconds, rounded
     /// down.
     pub timer: Duration,
-    /// By how much a packet's delay differs by its size; `None` if it does not.
+    /// The change of a packet's delay by its size; `None` without a change.
     pub sizes: Option<Arc<SizeOffsets>>,
 }
 
@@ -159,13 +159,13 @@ impl<P: Packet> Replay<P> {
         &self.link
     }
 
-    /// How many packets are not released yet.
+    /// The number of packets not released yet.
     pub fn held_packets(&self) -> usize {
         self.held.len()
     }
 }
 
-/// Where in a light trace the traffic is.
+/// The position of the traffic in a light trace.
 #[derive(Clone, Debug)]
 struct Trains {
     trace: Arc<LightTrace>,
@@ -175,7 +175,7 @@ struct Trains {
     start_ms: u64,
     /// The delay of its first packet, ms.
     base_ms: u64,
-    /// Which of its opportunities is in use, and bytes left of it.
+    /// The opportunity in use, and its remaining bytes.
     index: usize,
     left: u64,
     /// When the last packet that came is released, ms, its offset by size apart; `None` before the first. Of a heavy

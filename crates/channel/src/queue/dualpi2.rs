@@ -56,10 +56,10 @@ pub struct DualPi2Config {
 /// The source of rules and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DualPi2Preset {
-    /// As in Linux.
+    /// The rules of Linux.
     #[default]
     Linux,
-    /// As in the RFC's pseudocode.
+    /// The rules of the RFC's pseudocode.
     Rfc9332,
 }
 
@@ -199,7 +199,7 @@ impl fmt::Display for DualPi2Config {
 struct Waiting<P>(VecDeque<Departed<P>>);
 
 impl<P> Waiting<P> {
-    /// How long the packet at the head has waited; zero if there is none.
+    /// The wait of the packet at the head so far; zero without a packet.
     fn delay(&self, now: Time) -> Duration {
         let head = self.0.front();
         head.map_or(Duration::ZERO, |head| now.since(head.entered))

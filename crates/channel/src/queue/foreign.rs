@@ -144,7 +144,7 @@ impl Waiting {
         self.size
     }
 
-    /// When it arrived.
+    /// The time of its arrival.
     pub fn entered(&self) -> Time {
         self.entered
     }

@@ -130,7 +130,7 @@ pub(crate) struct Red {
     average: f64,
     /// Packets accepted since the last drop, or since the average rose above `min`.
     accepted: u64,
-    /// When the queue ran empty.
+    /// The time at which the queue ran empty.
     pub(super) empty_since: Time,
 }
 

@@ -1,5 +1,5 @@
-//! When a queue with a controller updates its probability. There is no clock: due updates are made up for as packets
-//! come and go.
+//! The times at which a queue with a controller updates its probability. There is no clock: due
+//! updates are made up for as packets come and go.
 
 use verus_core::{Duration, Time};
 
@@ -18,7 +18,7 @@ impl Ticks {
         }
     }
 
-    /// Their distance.
+    /// The distance between two updates.
     pub(super) fn every(&self) -> Duration {
         self.every
     }

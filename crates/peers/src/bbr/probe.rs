@@ -11,7 +11,7 @@ const RENO_ROUNDS: u64 = 63;
 /// The step of the long-term bound doubles with each round of a probe, at most this many times.
 const MOST_DOUBLINGS: u32 = 30;
 
-/// Which packets are being acknowledged, around a probe (ack_phase).
+/// The packets being acknowledged, around a probe (ack_phase).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckPhase {
     /// Packets that do not concern a probe.

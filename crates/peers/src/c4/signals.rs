@@ -33,7 +33,7 @@ pub(super) fn sensitivity(rate: Rate) -> f64 {
     last.1
 }
 
-/// How far above the nominal round-trip time a sample is a signal.
+/// The excess over the nominal round-trip time from which a sample is a signal.
 pub(super) fn delay_threshold(rate: Rate, nominal_rtt: Duration) -> Duration {
     let part = DELAY_PART.0 + (1.0 - sensitivity(rate)) * DELAY_PART.1;
     nominal_rtt.mul_f64(part).min(MOST_DELAY)

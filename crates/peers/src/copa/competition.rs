@@ -36,9 +36,9 @@ pub(super) struct Competition {
     /// 1/δ now.
     packets: f64,
     greatest_rtt: WindowedMax<Duration>,
-    /// When the queue was nearly empty last.
+    /// The last time the queue was nearly empty.
     empty_at: Time,
-    /// When 1/δ grew and fell last.
+    /// The last times 1/δ grew and fell.
     grew_at: Time,
     fell_at: Option<Time>,
     on: bool,

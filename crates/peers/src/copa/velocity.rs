@@ -10,7 +10,7 @@ pub(super) const MVFST_REPEATS: u32 = 4;
 /// v is never greater: no window calls for more.
 const MOST: f64 = 1e9;
 
-/// Where the window goes.
+/// The direction of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Up,
@@ -25,7 +25,7 @@ pub(super) struct Velocity {
     direction: Option<Direction>,
     /// Round trips that repeated the one before.
     repeats: u32,
-    /// When a round trip began, and the window then.
+    /// The beginning of a round trip, and the window then.
     round: Option<(Time, f64)>,
 }
 

@@ -12,7 +12,7 @@
 use super::Config;
 use super::TICK;
 
-/// How many rates the belief tells apart (Sprout §3.1).
+/// The number of rates in the belief (Sprout §3.1).
 pub const BINS: usize = 256;
 
 /// The motion of one tick is cut off beyond this many standard deviations.
@@ -28,11 +28,11 @@ pub type Bins = [f64; BINS];
 pub struct Motion {
     /// The representative rate of each bin, packets in a tick; the first is an outage.
     means: Bins,
-    /// How far one tick takes the rate, by bins downward and upward; sums to 1.
+    /// The distribution of one tick's change of rate, by bins; sums to 1.
     kernel: Vec<f64>,
-    /// Where an outage leads in one tick; sums to less than 1.
+    /// The distribution after one tick of an outage; sums to less than 1.
     escape: Bins,
-    /// By number of arrivals: how likely each bin makes it, the likeliest 1.
+    /// The likelihood of each bin by number of arrivals, the greatest scaled to 1.
     likelihood: Vec<Bins>,
 }
 
@@ -115,7 +115,7 @@ impl Motion {
     }
 }
 
-/// How likely each mean makes `count` arrivals, the likeliest 1.
+/// The likelihood of `count` arrivals for each mean, the greatest scaled to 1.
 fn likelihood(means: &Bins, count: usize) -> Bins {
     let count = count as f64;
     let log = |mean: f64| {

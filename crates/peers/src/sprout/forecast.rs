@@ -1,4 +1,4 @@
-//! How many packets the link will deliver within the next ticks, at the least.
+//! The number of packets that the link will at least deliver within the next ticks.
 //!
 //! For each present rate of the link, tables hold the distribution of the packets that arrive
 //! within one to eight ticks, with the rate wandering meanwhile. Weighted with the belief they are
@@ -13,7 +13,7 @@ use super::{Config, TICKS};
 /// Packets delivered within 1, 2, … ticks.
 pub type Counts = [u16; TICKS];
 
-/// All that is computed once for a configuration: 1.1 MB at the published limits.
+/// Tables computed once for a configuration: 1.1 MB at the published limits.
 #[derive(Debug)]
 pub struct Tables {
     motion: Motion,
@@ -111,7 +111,7 @@ impl Tables {
         Tables { motion, horizons }
     }
 
-    /// How rates change.
+    /// The transitions of rates.
     pub fn motion(&self) -> &Motion {
         &self.motion
     }
@@ -133,7 +133,7 @@ impl Tables {
     }
 }
 
-/// Where one tick takes a rate.
+/// The distribution of a rate after one tick.
 fn row(motion: &Motion, bin: usize) -> Vec<(usize, f64)> {
     let mut certain: Bins = [0.0; BINS];
     certain[bin] = 1.0;

@@ -10,18 +10,19 @@ use verus_core::units::Duration;
 /// The sender's stamp on a packet: 15 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// How many bytes the flow had sent before this packet.
+    /// The bytes that the flow had sent before this packet.
     pub sent: u64,
-    /// How many of these, counted from the last, may still arrive; the others have arrived or are given up.
+    /// The number of these, counted from the last, that may still arrive. The others have arrived
+    /// or are given up.
     pub open: u32,
-    /// When the next packet is due, at the latest, after this one.
+    /// The longest time until the next packet.
     pub due: Duration,
     /// Whether the packet left although the forecast had no room. It then counts as an empty one.
     pub heartbeat: bool,
 }
 
 impl Tag {
-    /// As bytes.
+    /// The stamp as bytes.
     pub fn stamp(self) -> Stamp {
         let mut bytes = [0; 15];
         bytes[..8].copy_from_slice(&self.sent.to_be_bytes());
@@ -32,7 +33,7 @@ impl Tag {
         Stamp::new(&bytes)
     }
 
-    /// From bytes, if they are a stamp.
+    /// Reads bytes, if they are a stamp.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (sent, rest) = bytes.split_first_chunk()?;
         let (open, rest) = rest.split_first_chunk()?;
@@ -52,7 +53,7 @@ impl Tag {
 pub struct Report {
     /// The number of the tick that it is made in.
     pub tick: u32,
-    /// How many of the flow's bytes had arrived by then or been given up.
+    /// The number of the flow's bytes that had by then arrived or been given up.
     pub settled: u64,
     /// The forecast.
     pub counts: Counts,
@@ -68,7 +69,7 @@ impl Report {
         }
     }
 
-    /// From bytes, if they are a report whose counts only grow.
+    /// Reads bytes, if they are a report whose counts only grow.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (tick, rest) = bytes.split_first_chunk()?;
         let (settled, rest) = rest.split_first_chunk()?;

@@ -17,7 +17,7 @@ use verus_core::units::{Duration, Time};
 /// After a silence of this length the ticks stop, and are not made up for later: by then the belief has long settled on
 /// an outage.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
-/// How many packets that arrived lately are remembered one by one: bounds memory.
+/// The number of recent packets that are remembered one by one: bounds memory.
 const ARRIVALS_KEPT: usize = 4096;
 
 /// The receiver half of one flow.
@@ -27,7 +27,7 @@ pub struct Forecaster {
     /// The chance that less is delivered than forecast, %.
     percentile: f64,
     belief: Belief,
-    /// When the tick in progress began; `None` before the first packet.
+    /// The beginning of the tick in progress; `None` before the first packet.
     tick_at: Option<Time>,
     tick: u32,
     /// Bytes that arrived in the tick in progress.
@@ -140,10 +140,10 @@ impl Observer for Forecaster {
     }
 }
 
-/// How many of the flow's bytes have arrived or been given up.
+/// The number of the flow's bytes that have arrived or been given up.
 #[derive(Debug, Default)]
 struct Settled {
-    /// All before this offset are.
+    /// The offset before which all have.
     before: u64,
     /// Arrivals after it, by offset.
     after: VecDeque<(u64, u64)>,

@@ -61,9 +61,9 @@ pub struct Config {
     pub fast_convergence: bool,
     /// Whether the window is never less than Reno's would be (§4.3).
     pub reno_friendly: bool,
-    /// How slow start is left before a loss (§4.10).
+    /// The rule that ends slow start before a loss (§4.10).
     pub hystart: HyStart,
-    /// How far ahead the cubic function is read.
+    /// The time ahead at which the cubic function is read.
     pub lookahead: Lookahead,
     /// The least growth in a round, as a share of the window. It applies before the first loss and
     /// after a timeout, while no maximum is known (Linux: 0.05; the RFC has no such rule: 0).
@@ -184,7 +184,7 @@ pub struct Curve {
     alpha: f64,
     memory: Memory,
     watch: Watch,
-    /// When the window was last considered.
+    /// The time at which the window was last updated.
     considered_at: Time,
 }
 

@@ -10,7 +10,7 @@
 use verus_core::units::{Duration, Time};
 use verus_words::spec::Words;
 
-/// How slow start is left before a loss.
+/// The rule that ends slow start before a loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HyStart {
     /// Ack trains and delay increase, as in Linux.
@@ -53,7 +53,7 @@ const GROWTH_LIMIT_PACKETS: f64 = 8.0;
 /// One acknowledgement during slow start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sighting {
-    /// When it arrived.
+    /// The time of its arrival.
     pub now: Time,
     /// The newest packet that it acknowledges.
     pub number: u64,
@@ -116,7 +116,7 @@ pub(crate) struct Watch {
     /// The round ends when this packet is acknowledged.
     round_end: u64,
     round_start: Time,
-    /// When the train's last acknowledgement came.
+    /// The time of the train's last acknowledgement.
     train_end: Time,
     round_min: Option<Duration>,
     previous_min: Option<Duration>,
@@ -221,7 +221,7 @@ impl Watch {
     }
 }
 
-/// How far the delay may rise above `base` before it counts as a queue.
+/// The rise of the delay above `base` from which it counts as a queue.
 fn delay_rise(base: Duration) -> Duration {
     (base / DELAY_DIVISOR).clamp(MIN_DELAY_RISE, MAX_DELAY_RISE)
 }

@@ -26,7 +26,7 @@ pub type NewReno = Tcp<Reno>;
 pub struct Config {
     /// The settings that all TCPs have.
     pub common: Common,
-    /// How slow start is left before a loss (Linux's Reno has nothing of the kind: off).
+    /// The rule that ends slow start before a loss (Linux's Reno has none: off).
     pub hystart: HyStart,
 }
 

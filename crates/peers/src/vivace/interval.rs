@@ -26,7 +26,7 @@ const MOST: usize = 64;
 /// The purpose of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Nothing: others are waited for.
+    /// A wait for the results of other intervals.
     Filler,
     /// A rate that doubles.
     Start,
@@ -40,7 +40,7 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     purpose: Purpose,
-    /// At which it is to leave.
+    /// The rate at which it is to leave.
     rate: Rate,
     began: Time,
     ends: Time,
@@ -70,7 +70,7 @@ impl Interval {
         self.times_rtts += at * rtt;
     }
 
-    /// By how much round-trip times grew, s in a second (least squares).
+    /// The growth of round-trip times, s in a second (least squares).
     fn gradient(&self) -> f64 {
         let spread = self.count * self.times_squared - self.times * self.times;
         if self.count < 2.0 || spread <= 0.0 {

@@ -19,7 +19,7 @@ pub struct Setting {
     pub flows: usize,
     /// Propagation each way, ns.
     pub delay: u64,
-    /// How long it runs, ns.
+    /// The duration of the run, ns.
     pub end: u64,
     /// The service of the queue.
     pub service: Service,
@@ -89,7 +89,7 @@ impl Fifo {
         packet
     }
 
-    /// When the first is due.
+    /// The time at which the first is due.
     #[inline]
     fn due(&self) -> Option<u64> {
         (self.len() > 0).then(|| self.slots[self.taken as usize % SLOTS].due)

@@ -1,4 +1,4 @@
-//! When each connection was open.
+//! The times at which each connection was open.
 
 use verus_core::{Bytes, Duration, Time};
 
@@ -39,7 +39,7 @@ impl Connections {
         });
     }
 
-    /// How long a flow's latest connection has lasted, if it has one.
+    /// The duration of a flow's latest connection so far, if it has one.
     pub fn lasted(&self, now: Time, index: usize) -> Option<Duration> {
         let at = self.latest[index]?;
         Some(now.since(self.list[at].start))
@@ -59,7 +59,7 @@ impl Connections {
         }
     }
 
-    /// All of them, in the order in which they began.
+    /// The connections, in the order in which they began.
     pub fn finish(self) -> Vec<Connection> {
         self.list
     }

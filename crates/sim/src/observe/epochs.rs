@@ -1,4 +1,4 @@
-//! Each flow's epochs, to train models on.
+//! The epochs of each flow, to train models on.
 //!
 //! Its methods are marked cold: few runs record epochs, and the code of all others stays compact.
 

@@ -1,4 +1,4 @@
-//! Each packet's fate.
+//! The fate of each packet.
 //!
 //! Its methods are marked cold: few runs record packets, and the code of all others stays compact.
 
