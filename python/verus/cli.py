@@ -15,7 +15,7 @@ from typing import NoReturn
 from verus import EXTENSION
 from verus.endpoints.program import BAD_INPUT, ENDPOINT, ENDPOINT_VERBS, find_endpoint
 
-#: Options that may stand before a verb.
+#: Options that are valid before a verb.
 _GLOBAL = ("-v", "--verbose", "-q", "--quiet")
 
 FAILED, INTERRUPTED = 1, 130
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _behind_verb(words: Sequence[str]) -> list[str]:
-    """The words that a shell asks to complete, if a verb of the endpoint and more are among them."""
+    """The words that a shell asks to complete, if they begin with a verb of the endpoint and more follow."""
     rest = list(words[1:])
     for skipped in ("--", "help"):
         rest = rest[1:] if rest[:1] == [skipped] else rest
@@ -110,8 +110,8 @@ def _run(arguments: Sequence[str]) -> int:
         return _complain(usage(error), BAD_INPUT)
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
-        told = f"`{error.filename}`: {error.strerror}" if named else str(error)
-        return _complain(told, BAD_INPUT, getattr(error, "__notes__", ()))
+        message = f"`{error.filename}`: {error.strerror}" if named else str(error)
+        return _complain(message, BAD_INPUT, getattr(error, "__notes__", ()))
     except ValueError as error:
         return _complain(str(error), BAD_INPUT, getattr(error, "__notes__", ()))
     except RuntimeError as error:
@@ -119,7 +119,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _complete(words: list[str]) -> int:
-    """Tells a shell how the last word may go on, a line each."""
+    """Prints completions of the last word for a shell, a line each."""
     from verus.commands.completion import candidates
 
     return _print("\n".join(candidates(words)))
@@ -145,7 +145,7 @@ def _complain(message: str, code: int, more: Iterable[str] = ()) -> int:
 
 
 def _hand_over(verb: str, arguments: Sequence[str]) -> NoReturn:
-    """Becomes the binary that has the verb, so that nothing stands between it and signals, pipes and the exit code."""
+    """Replaces this process by the verb's binary, which then gets signals and pipes and sets the exit code itself."""
     import signal
 
     binary, looked = find_endpoint()

@@ -14,7 +14,7 @@ from verus.endpoints.program import ENDPOINT_VERBS
 
 
 class _Command(App):
-    """The whole command. The library prints arguments, options and verbs as one list each; examples follow the last."""
+    """The whole command. The library prints arguments, options and verbs as separate lists; examples come last."""
 
     def help_print(
         self,
@@ -39,7 +39,7 @@ app: App = _Command(
     version_flags=["--version", "-V"],
     help_format="plaintext",
     help_formatter=PlainHelp(),
-    suppress_keyboard_interrupt=False,  # `cli` says what became of the work
+    suppress_keyboard_interrupt=False,  # `cli` reports the state of the work
 )
 
 _groups = {"": app}

@@ -1,4 +1,4 @@
-"""`verus list`: what there is, with keys, units and defaults."""
+"""`verus list`: schemes, queues, channels and other names, with keys, units and defaults."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from verus.commands.talk import tell_rows
 from verus.errors import FieldError, near_or_all
 from verus.lab.scenario import DEFAULTS, SCHEMA
 
-#: Fields of a scenario that are lists, and what the schema calls one of them.
+#: Fields of a scenario that are lists, with the schema's name of one entry.
 PARTS = {"flows": "FlowSpec", "changes": "Change"}
 
 Names = Annotated[list[str] | None, Parameter(name="NAME", negative="")]
 
 
 def _lister(verb: str, about: str, example: str, entries: Callable[[], str]) -> Callable[..., None]:
-    """The verb that lists entries which Rust knows, all or some."""
+    """The verb that lists some or all of the entries that Rust has."""
 
     def run(names: Names = None, /, *, json_: Json = False) -> None:
         _show(verb, json.loads(entries()), names, as_json=json_)
@@ -116,10 +116,10 @@ def channels(*, json_: Json = False) -> None:
 
 
 def _with_first_minute(entry: dict[str, Any]) -> dict[str, Any]:
-    """A channel with the capacity that a run has which says nothing of seed, duration and opportunities."""
+    """A channel with the capacity of a run with the default seed, duration and opportunity size."""
     if entry["kind"] != "built-in":
         return entry
-    # Statistics count 1500 bytes an opportunity, a run as many as its scenario says.
+    # Statistics count 1500 bytes an opportunity; a run counts the scenario's `opportunity_bytes`.
     per_opportunity = DEFAULTS["opportunity_bytes"] / 1500
     return {**entry, "seed_1_mbps": json.loads(_verus.trace_info(entry["name"]))["mean_mbps"] * per_opportunity}
 

@@ -1,4 +1,4 @@
-"""`verus check`: suites that others published, with their thresholds, against any sender."""
+"""`verus check`: published suites, with their thresholds, against any sender."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def check(
 
 
 def _contestants(schemes: list[str]) -> list[Contestant]:
-    """The senders that were named.
+    """The senders with these names.
 
     Raises:
         ValueError: There is none, or one cannot be used.
@@ -167,7 +167,7 @@ def _chosen(names: list[str] | None, patterns: list[str] | None) -> list[Suite]:
 
 
 def _with_rows(suite: Suite, patterns: list[str]) -> Suite:
-    """The suite, of which only rows and checks with such names are left."""
+    """The suite, reduced to the rows and checks that match the patterns."""
 
     def matches(name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

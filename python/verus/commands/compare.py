@@ -172,7 +172,7 @@ def _save(
     shown: Format | None,
     draw: bool,
 ) -> None:
-    """Prints the table and writes the folder; draws it where that is asked for."""
+    """Prints the table and writes the folder; draws the report if `draw` is set."""
     from verus.lab.results import Results
     from verus.report import summary
 
@@ -202,7 +202,7 @@ def _save(
 
 
 def _tell(results: Results) -> None:
-    """The table for people."""
+    """Prints the table for a terminal."""
     from verus.commands.tables import table_console
     from verus.report import summary, table
 
@@ -219,7 +219,7 @@ def _tell(results: Results) -> None:
 
 
 def _side_by_side() -> int:
-    """How many emulated runs the machine carries at once: each has an emulator that must wake on time, and its ends."""
+    """The number of emulated runs at once: each has an emulator that must wake on time, and its endpoints."""
     return max(1, len(os.sched_getaffinity(0)) // 2)
 
 
@@ -289,7 +289,7 @@ def _refuse_real_time(**options: object) -> None:
 
 
 def _judge_timing(timings: list[dict[str, float]], bound: float | None, talk: Talk) -> int:
-    """Says how well the emulator kept its time; the exit code."""
+    """Reports the emulator's lateness; returns the exit code."""
     worst = max(timing["lateness_p99_ms"] for timing in timings)
     largest = max(timing["lateness_max_ms"] for timing in timings)
     lost = sum(int(timing["device_losses"]) for timing in timings)

@@ -61,7 +61,7 @@ def completion(shell: Shell, /) -> None:
 
 
 def candidates(words: Sequence[str]) -> list[str]:
-    """How the last of these words, which may be empty, may go on; the words stand behind `verus`.
+    """Completions of the last of these words, which may be empty; the words follow `verus`.
 
     Example:
         >>> candidates(["comp"]), candidates(["compare", "--scheme", "verus:rat"])
@@ -82,7 +82,7 @@ def candidates(words: Sequence[str]) -> list[str]:
     if last.startswith("-"):
         return [name for name in [*options, "--help"] if name.startswith(last)]
     option = next((word for word in reversed(before) if word.startswith("-")), "")
-    # An option that takes one word has had it; the next word is the verb's own.
+    # After an option with one value, the next word is an argument of the verb.
     argument = options.get(option)
     if argument is not None and (argument.parameter.consume_multiple or before[-1] == option):
         return _values(argument, last)

@@ -1,4 +1,4 @@
-"""The table of a comparison for other programs: CSV with numbers as they are, Markdown and LaTeX rounded for people."""
+"""The table of a comparison for other programs: CSV with full precision, Markdown and LaTeX with rounded numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _csv(results: Results) -> str:
 
 
 def _grids(results: Results) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Of each block its name, its heads on one line each, and its rows."""
+    """The name, the heads (each on one line) and the rows of each block."""
     grids = []
     for block in blocks(results):
         heads, rows = columns(block)

@@ -1,4 +1,4 @@
-"""A verb's help as plain text, in the words and the order that the endpoint's has."""
+"""A verb's help as plain text, in the form of the endpoint's help."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cyclopts import App
     from rich.console import Console, ConsoleOptions
 
-#: No line is longer, however wide the terminal is.
+#: The longest line, however wide the terminal is.
 _WIDEST = 110
 
 
@@ -25,11 +25,11 @@ class PlainHelp:
         self._usage = ""
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
-        """Keeps it until the description is printed."""
+        """Keeps the usage until the description is printed."""
         self._usage = str(usage).strip()
 
     def render_description(self, console: Console, options: ConsoleOptions, description: Any) -> None:
-        """The description, and the usage that came before it."""
+        """Prints the description, then the usage."""
         for paragraph in _plain(description).strip().split("\n\n"):
             print(textwrap.fill(" ".join(paragraph.split()), _width()))
             print()
@@ -38,7 +38,7 @@ class PlainHelp:
             self._usage = ""
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: Any) -> None:
-        """A list of arguments, options or verbs."""
+        """Prints a list of arguments, options or verbs."""
         described = [(name(entry), about(entry)) for entry in panel.entries]
         lists = {"Arguments": [], "Options": []} if panel.format == "parameter" else {"Verbs": described}
         for entry, row in zip(panel.entries, described, strict=True):
@@ -66,7 +66,7 @@ def _width() -> int:
 
 
 def synopsis(words: Sequence[str], app: App) -> str:
-    """How a verb is called: `<FILE>` is needed, `[NAME]...` may be none, one or several."""
+    """The usage of a verb: `<FILE>` is required, `[NAME]...` may be none, one or several."""
     taken = [entry for entry in app.assemble_argument_collection() if entry.show] if app.default_command else []
     options = [entry for entry in taken if entry.index is None]
     called = ["verus", *words]
@@ -101,7 +101,7 @@ def about(entry: Any) -> str:
 
 
 def _plain(text: Any) -> str:
-    """The words of what the library would print with styles, paragraphs apart."""
+    """The text of a styled description, with its paragraphs separate."""
     if text is None:
         return ""
     inner = getattr(text, "primary_renderable", text)

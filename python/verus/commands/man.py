@@ -52,8 +52,8 @@ def man(
 
 def _overview() -> str:
     summaries = {f"verus-{word}(1)": verb.about for word, verb in VERBS.items() if " " not in word}
-    summaries |= {f"verus-{word}(1)": said for word, said in ENDPOINT_VERBS.items()}
-    verbs = "".join(f".TP\n\\fB{_text(word)}\\fR\n{_text(said)}\n" for word, said in summaries.items())
+    summaries |= {f"verus-{word}(1)": summary for word, summary in ENDPOINT_VERBS.items()}
+    verbs = "".join(f".TP\n\\fB{_text(word)}\\fR\n{_text(summary)}\n" for word, summary in summaries.items())
     return _head("verus", SUMMARY) + f".SH SYNOPSIS\n\\fBverus\\fR \\fIVERB\\fR [\\fIOPTIONS\\fR]\n.SH VERBS\n{verbs}"
 
 
@@ -75,7 +75,9 @@ def _page(word: str, verb: Verb) -> str:
     text += f".SH SYNOPSIS\n\\fBverus {_text(word)}\\fR{_text(rest)}\n"
     for title, rows in lists.items():
         if rows:
-            text += f".SH {title}\n" + "".join(f".TP\n\\fB{_text(label)}\\fR\n{_text(said)}\n" for label, said in rows)
+            text += f".SH {title}\n" + "".join(
+                f".TP\n\\fB{_text(label)}\\fR\n{_text(description)}\n" for label, description in rows
+            )
     examples = "".join(f"{_text(example)}\n" for example in verb.examples)
     return text + f".SH EXAMPLES\n.nf\n{examples}.fi\n.SH SEE ALSO\n{_text(PAGES + verb.page)}\n"
 
@@ -106,7 +108,7 @@ def _head(called: str, summary: str) -> str:
     return f"{heading}\n.SH NAME\n{_text(page)} \\- {_text(summary.removesuffix('.'))}\n"
 
 
-def _text(said: str) -> str:
-    """Letters as they are: roff reads a backslash, a hyphen, and a dot or a quote that begins a line, as its own."""
-    escaped = said.replace("\\", "\\e").replace("-", "\\-")
+def _text(text: str) -> str:
+    """Escapes text for roff, which interprets backslashes, hyphens, and a dot or a quote at the beginning of a line."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return re.sub(r"(?m)^(?=[.'])", r"\\&", escaped)

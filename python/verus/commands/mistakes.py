@@ -51,23 +51,21 @@ def usage(error: Any) -> str:
         word = (error.unused_tokens or [""])[0]
         return f"`{word}` stands behind no option{_place_of(word)}{more}"
     if isinstance(error, MissingArgumentError) and error.argument is not None:
-        argument = error.keyword or next(iter(error.argument.names), "")
+        label = error.keyword or next(iter(error.argument.names), "")
         examples = VERBS[verb].examples if verb in VERBS else ()
-        fitting = (one for one in examples if not argument.startswith("-") or argument in one.split())
+        fitting = (one for one in examples if not label.startswith("-") or label in one.split())
         example = next((f", as in `{one}`" for one in fitting), "")
-        need = f"`{argument}` needs a value" if argument.startswith("-") else f"needs {_label(error.argument)}"
+        need = f"`{label}` needs a value" if label.startswith("-") else f"needs {_label(error.argument)}"
         return f"`verus {verb}`: {need}{example}{more}"
     if isinstance(error, CoercionError) and error.token is not None:
-        argument = error.token.keyword or (next(iter(error.argument.names), "") if error.argument else "")
+        label = error.token.keyword or (next(iter(error.argument.names), "") if error.argument else "")
         if error.msg is not None:
-            return f"{argument}: {error.msg}{more}"
+            return f"{label}: {error.msg}{more}"
         if choices := get_args(error.target_type):
             json_is = "; JSON is `--json`" if error.token.value == "json" and "json" not in choices else ""
-            return (
-                f"{argument}: must be one of {', '.join(map(str, choices))}, not `{error.token.value}`{json_is}{more}"
-            )
+            return f"{label}: must be one of {', '.join(map(str, choices))}, not `{error.token.value}`{json_is}{more}"
         kind = {int: "a whole number", float: "a number"}.get(error.target_type, "something else")  # type: ignore[arg-type]
-        return f"{argument}: must be {kind}, not `{error.token.value}`{more}"
+        return f"{label}: must be {kind}, not `{error.token.value}`{more}"
     return " ".join(str(error).split()) + more
 
 

@@ -1,4 +1,4 @@
-"""`verus model`: look at what `verus train` wrote."""
+"""`verus model`: inspect models that `verus train` wrote."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def _quantity(unit: str, *, whole: bool = False) -> Callable[[Any, Sequence[Any]
         text = tokens[0].value
         if whole:
             try:
-                return int(text)  # of any length: the check of the field says what is too much
+                return int(text)  # of any length: the check of the field has the limit
             except ValueError:
                 pass
         try:
@@ -77,7 +77,7 @@ def _counts(_kind: Any, tokens: Sequence[Any]) -> list[int]:
 
 def _whole(text: str) -> int:
     try:
-        return int(text)  # of any length: the check of the field says what is too much
+        return int(text)  # of any length: the check of the field has the limit
     except ValueError:
         raise ValueError(f"must be a whole number, not `{text}`") from None
 

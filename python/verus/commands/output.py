@@ -31,7 +31,7 @@ class Printed:
     problem: str | None = None
 
     def fail(self, error: OSError) -> None:
-        """Remembers why."""
+        """Keeps the first error as the problem."""
         if error.errno != errno.EPIPE and self.problem is None:
             self.problem = error.strerror or str(error)
 
@@ -62,15 +62,15 @@ def _open_closed() -> None:
 
 
 class _Nowhere(io.StringIO):
-    """A stream that was closed before we began: it keeps nothing."""
+    """A stand-in for a stream that was closed before we began: it discards everything."""
 
     def write(self, text: str) -> int:
-        """Takes it."""
+        """Discards the text."""
         return len(text)
 
 
 class _Patient:
-    """A stream that is written to until it fails, and then to nowhere."""
+    """A stream that is written to until it fails, and discards everything after that."""
 
     def __init__(self, stream: TextIO, printed: Printed) -> None:
         self._stream = stream
@@ -84,7 +84,7 @@ class _Patient:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Writes it, if that is still possible."""
+        """Writes the text, if that is still possible."""
         try:
             if not self._gone:
                 self._stream.write(text)
@@ -93,7 +93,7 @@ class _Patient:
         return len(text)
 
     def flush(self) -> None:
-        """Flushes it, if that is still possible."""
+        """Flushes the stream, if that is still possible."""
         try:
             if not self._gone:
                 self._stream.flush()
@@ -109,7 +109,7 @@ class _Patient:
 
 
 def _is_narrow(encoding: str | None) -> bool:
-    """Whether there are letters that an encoding does not have."""
+    """Whether an encoding lacks some letters."""
     try:
         return codecs.lookup(encoding or "utf-8").name not in ("utf-8", "utf-16", "utf-32")
     except LookupError:
@@ -129,7 +129,7 @@ def _plainly(error: UnicodeError) -> tuple[str, int]:
 
 
 def _plain(letter: str) -> str:
-    r"""A letter in ASCII: alike, or by its name, or escaped.
+    r"""A letter in ASCII: a similar one, or its name, or its escape.
 
     Example:
         >>> "".join(map(_plain, "δ₁ · W² ± 资"))

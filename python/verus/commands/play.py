@@ -24,10 +24,10 @@ from verus.lab.arguments import whole
 from verus.lab.atomic_write import replace_whole
 from verus.lab.results_folder import check_folder
 
-#: Where it is served if that is free.
+#: The default port.
 PORT = 8017
 
-#: How long a connection may say nothing, in seconds, and how many there may be.
+#: The limits of a connection's silence, in seconds, and of the number of connections.
 _PATIENCE_S, _MOST_CONNECTED = 10, 64
 
 #: Files of the page, and the content type of each; `play.wasm` is built from crates/play.
@@ -57,8 +57,9 @@ def play(
 ) -> None:
     """Open the playground in the browser: watch a controller on a link, or set its window yourself.
 
-    The simulator runs in the page. Nothing leaves this machine, and the numbers are those of `verus compare`. Senders
-    are chosen in the page; it has those of `verus list schemes`, and takes none of your own.
+    The simulator runs in the page. Nothing leaves this machine, and the numbers are those of `verus
+    compare`. Senders are chosen in the page, among those of `verus list schemes`; it takes no
+    controller of your own.
 
     Parameters
     ----------
@@ -110,7 +111,7 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
     """
 
     class Handler(BaseHTTPRequestHandler):
-        """Knows these files and nothing of the file system."""
+        """Serves these files only, and never reads the file system."""
 
         protocol_version = "HTTP/1.1"
         timeout = _PATIENCE_S
@@ -121,7 +122,7 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
             self._send(body=True)
 
         def do_HEAD(self) -> None:
-            """Sends what would come before it."""
+            """Sends a file's headers."""
             self._send(body=False)
 
         def _send(self, *, body: bool) -> None:
@@ -139,10 +140,10 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
                 self.wfile.write(file)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Says nothing of each request."""
+            """Logs no request."""
 
     class Server(ThreadingHTTPServer):
-        """Ends with the command, even while browsers are connected. Of too many connections the oldest gives way."""
+        """Ends with the command, even while browsers are connected. Closes the oldest of too many connections."""
 
         daemon_threads = True
         request_queue_size = 128
@@ -169,14 +170,14 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
                 raise
 
         def process_request_thread(self, request: Any, client_address: Any) -> None:
-            """Serves a connection; its place is free when its thread has nothing left to wait for."""
+            """Serves a connection; its place becomes free when its thread ends."""
             try:
                 super().process_request_thread(request, client_address)
             finally:
                 self._places.release()
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """Says nothing of a connection that failed: a terminal that nobody reads would keep its thread for ever."""
+            """Logs no failed connection: a terminal that nobody reads would block its thread for ever."""
 
         def shutdown_request(self, request: Any) -> None:
             """Ends a connection."""
@@ -193,7 +194,7 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
 
 
 def _open(address: str) -> bool:
-    """Opens it in a browser that can show it, which one for terminals cannot; whether there was one."""
+    """Opens the address in a browser, except one for terminals, which cannot show it; whether there was one."""
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return False
     return webbrowser.open(address)

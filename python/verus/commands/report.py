@@ -21,7 +21,8 @@ def report(
 ) -> int:
     """Draw `report.html` and the figures of saved runs, or the congestion graph of a qlog.
 
-    The report of one folder is written into it; several folders share one report in a folder of its own (--out).
+    The report of one folder is written into it; several folders share one report in a new folder
+    (--out).
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ def report(
     out
         Folder for the report of several folders. Default: a new one in `verus-results`.
     force
-        Replace what is in that folder.
+        Replace the contents of that folder.
     """
     from verus.errors import FieldError
     from verus.lab.metric_rows import CHECK, SWEEP

@@ -158,9 +158,10 @@ def _results(
     *,
     force: bool,
 ) -> Iterator[tuple[Experiment, Results]]:
-    """Runs one experiment after another; what ran is written meanwhile.
+    """Runs one experiment after another, and writes finished ones meanwhile.
 
-    To simulate takes all cores, to draw mostly one: neither waits for the other, unless too much would lie in memory.
+    Simulation uses all cores, drawing mostly one: neither waits for the other, unless too many
+    results would be in memory.
     """
     writing: deque[Future[None]] = deque()
     with ThreadPoolExecutor(max_workers=1) as writer:
@@ -178,7 +179,7 @@ def _results(
 
 
 def _write(experiment: Experiment, results: Results, own: Path, *, force: bool) -> None:
-    """The folder of an experiment: results, report and whatever else it has."""
+    """Writes the folder of an experiment: results, report and other files."""
     from verus import saved_run
 
     with new_folder(own, force=force) as folder:
@@ -189,7 +190,7 @@ def _write(experiment: Experiment, results: Results, own: Path, *, force: bool) 
 
 
 def _modes(text: str) -> tuple[str, ...]:
-    """The modes that were asked for.
+    """The modes in a list of them.
 
     Raises:
         FieldError: One is no mode of Verus and no setting of it.

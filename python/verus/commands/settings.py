@@ -1,4 +1,4 @@
-"""The settings of a comparison as options of the command line: types are those of `Settings`, words are for people."""
+"""The settings of a comparison as options of the command line: types come from `Settings`, help texts from here."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from verus.lab.schema import Change, PathSettings, RunSettings
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
-#: The units of numbers, by what the help says that an option takes; and what the help says in place of a unit that the
-#: schema states.
+#: The units of numbers, by the placeholder in the help; and the help's text in place of a unit that
+#: the schema states.
 _UNITS = {"MS": "ms", "TIME": "s", "SIZE": "bytes", "SHARE": "share"}
 _WRITTEN = {"MS": (", ms", ", in ms or as `0.02s`"), "TIME": (", s", ", in seconds or as `2m`")}
 
@@ -123,12 +123,12 @@ def takes_settings(verb: Verb) -> Verb:
     return verb
 
 
-#: Of the settings, as `Settings` has them.
+#: Types of the settings, from `Settings`.
 _KINDS = get_type_hints(Settings)
 
 
 def setting(name: str) -> Parameter:
-    """How the option of this setting is read and what its help says, its default included."""
+    """The parser and the help of this setting's option, with its default."""
     takes, about = _OPTIONS[name]
     kind = _KINDS[name]
     flag = flag_of(name)
@@ -144,7 +144,7 @@ def setting(name: str) -> Parameter:
 
 
 def _option(name: str) -> Any:
-    """The option's type, which is None where it is not given."""
+    """The type of an option, whose value is None where it is not given."""
     read: dict[Any, Any] = {Sequence[str]: list[str], Sequence[Change]: Path}
     kind = _KINDS[name]
     return Annotated[read.get(kind, kind) | None, setting(name)]

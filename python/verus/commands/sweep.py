@@ -215,7 +215,7 @@ def merge_(
 
 
 def _shard(text: str | None) -> tuple[int, int]:
-    """Which share, of how many."""
+    """The number of a share, and the number of shares."""
     if text is None:
         return 1, 1
     number, slash, count = text.partition("/")
@@ -232,7 +232,7 @@ def _planned(study: Study, out: Annotated[Path | None, one("DIR")], keys: Keys |
 
 
 def _finish(folder: Folder, plan: Plan, talk: Talk, *, json_: bool, failed: Mapping[str, str] | None = None) -> int:
-    """Writes the dataset and shows it, if everything is there but what failed for good."""
+    """Writes the dataset and shows it, once all runs are done except those that failed for good."""
     failed = failed or {}
     if missing := folder.missing(plan).keys() - failed.keys():
         total = len(plan.distinct())
@@ -258,7 +258,7 @@ def _finish(folder: Folder, plan: Plan, talk: Talk, *, json_: bool, failed: Mapp
 
 
 def _show(all_cells: Sequence[dict[str, Any]]) -> None:
-    """A table of means over seeds: what varies, and the metrics that matter most; above it, what all cells share."""
+    """A table of means over seeds: axes, and the most important metrics; above it, the values that all cells share."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -284,7 +284,7 @@ def _show(all_cells: Sequence[dict[str, Any]]) -> None:
     console = table_console()
 
     def drawn(width: int) -> Table:
-        """The table, with names of at most so many characters."""
+        """The table, with names of at most `width` characters."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for name in varied:
             table.add_column(name, overflow="fold")
@@ -296,7 +296,7 @@ def _show(all_cells: Sequence[dict[str, Any]]) -> None:
         return table
 
     def fitting() -> Table | None:
-        """The table whose names are as long as the terminal is wide enough for."""
+        """The table with the longest names that fit the terminal; None if none fits."""
         widest = max((len(row[name]) for row in rows for name in varied), default=0)
         tables = map(drawn, range(max(widest, _LEAST_NAME), _LEAST_NAME - 1, -1))
         return next((table for table in tables if console.natural_width(table) <= console.width), None)
@@ -306,9 +306,9 @@ def _show(all_cells: Sequence[dict[str, Any]]) -> None:
     left_out = []
     table = fitting() if console.is_terminal else drawn(sys.maxsize)
     while table is None and len(columns) > 1:
-        least = next(head for head in (*_LEAST_WANTED, *reversed(columns)) if head in columns)
-        left_out.append(" ".join(least.split()))
-        del columns[least]
+        dropped = next(head for head in (*_LEAST_WANTED, *reversed(columns)) if head in columns)
+        left_out.append(" ".join(dropped.split()))
+        del columns[dropped]
         table = fitting()
     console.print(drawn(_LEAST_NAME) if table is None else table)
     if left_out:
@@ -326,7 +326,7 @@ def _show(all_cells: Sequence[dict[str, Any]]) -> None:
 #: Differences from the first sender that it shows.
 _ABOVE = {"throughput_mbps": "above first\nMbit/s", "qdelay_p95_ms": "above first\np95 ms"}
 
-#: Columns that a narrow terminal is shown without, in this order.
+#: Columns that are dropped on a narrow terminal, in this order.
 _LEAST_WANTED = ("power", _ABOVE["qdelay_p95_ms"], _ABOVE["throughput_mbps"])
 
 #: The minimum width of a name in a terminal's table.
@@ -355,11 +355,11 @@ def _words(all_cells: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
     ]
 
 
-def _senders(found: Sequence[dict[str, Any]]) -> list[str]:
-    """The label of each cell's sender; with all that is set of it, where others have the same."""
+def _senders(all_cells: Sequence[dict[str, Any]]) -> list[str]:
+    """The label of each cell's sender; with all its settings where several senders have the same label."""
     others: dict[str, set[str]] = {}
     full = []
-    for cell in found:
+    for cell in all_cells:
         keys = ",".join(f"{key}={value}" for key, value in cell["params"].items())
         full.append(f"{cell['scheme']}:{keys}" if keys else cell["scheme"])
         swept = [cell[name] for name in cell if name.startswith("params.")]
@@ -368,7 +368,7 @@ def _senders(found: Sequence[dict[str, Any]]) -> list[str]:
         cell["label"]
         if len(others[f"{cell['label']} {[cell[name] for name in cell if name.startswith('params.')]}"]) == 1
         else text
-        for cell, text in zip(found, full, strict=True)
+        for cell, text in zip(all_cells, full, strict=True)
     ]
 
 

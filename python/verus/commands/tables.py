@@ -15,15 +15,15 @@ from rich.table import Table
 
 from verus.report.printable import escaped
 
-#: Columns for tables where the terminal does not say how many it has.
+#: Columns for tables where the terminal does not report its width.
 _WIDE = 110
 
 
 def table_console(*, markup: bool = False) -> TableConsole:
-    """Standard output for tables: as wide as the terminal, and never too narrow for one.
+    """A console on standard output for tables: as wide as the terminal, and never too narrow for one.
 
     Args:
-        markup: Whether text may have rich's markup in it, which names that others chose must not.
+        markup: Whether text may have rich's markup in it; untrusted names must not.
     """
     console = TableConsole(markup=markup, emoji=False)
     if not console.is_terminal or console.width < 80:
@@ -63,7 +63,7 @@ class TableConsole(Console):
     """A console that prints tables in full width where standard output is no terminal."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Prints as `Console` does, tables whole."""
+        """Prints as `Console` does, but tables in full width."""
         usual = self.width
         if not self.is_terminal:
             self.width = max([usual, *(self._measured(one).minimum for one in objects if isinstance(one, Table))])
@@ -71,7 +71,7 @@ class TableConsole(Console):
         self.width = usual
 
     def natural_width(self, table: Table) -> int:
-        """How wide a table is that has all the room it wants."""
+        """The width of a table without any limit."""
         return self._measured(table).maximum
 
     def _measured(self, table: Table) -> Measurement:

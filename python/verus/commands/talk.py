@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a download takes what nothing else does
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Talk:
-    """How much is said.
+    """The amount of messages.
 
     Attributes:
         verbose: Report progress in detail, and print the traceback of an error.
@@ -32,12 +32,12 @@ class Talk:
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False)] = False
 
     def say(self, text: str) -> None:
-        """A line about the work, unless asked to be quiet."""
+        """Prints a line about the work, unless `quiet` is set."""
         if not self.quiet:
             print(line(text), file=sys.stderr)
 
     def detail(self, text: str) -> None:
-        """A line for those who asked for more."""
+        """Prints a line of detail, if `verbose` is set."""
         if self.verbose:
             print(line(text), file=sys.stderr)
 
@@ -64,7 +64,7 @@ class Talk:
 
     @contextlib.contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """Says on standard error what the block does while it runs, if that is a terminal; with `-v` anywhere."""
+        """Names the block's work on standard error while it runs, if that is a terminal; with `-v` anywhere."""
         if self.quiet or not sys.stderr.isatty():
             self.detail(what)
             yield
@@ -96,7 +96,7 @@ class Talk:
 
 
 def time_left(elapsed_s: float, fraction: float) -> str:
-    """How long the rest takes if it goes on as so far, to follow a count; empty before anything is done.
+    """The estimated remaining time, at the speed so far, to follow a count; empty before anything is done.
 
     Example:
         >>> time_left(30.0, 0.25), time_left(0.2, 0.0)
@@ -112,11 +112,11 @@ def time_left(elapsed_s: float, fraction: float) -> str:
 
 
 def tell(text: str) -> None:
-    """A line of the result."""
+    """Prints a line of the result."""
     print(line(text))
 
 
 def tell_rows(values: Iterable[Any]) -> None:
-    """Lines of the result for a program: each value as JSON."""
+    """Prints lines of the result for a program: each value as JSON."""
     if text := rows(values):
         print(text)

@@ -1,4 +1,4 @@
-"""`verus train`: from watched flows to a model."""
+"""`verus train`: a model from recorded flows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The verbs of `verus`, a row each: its purpose, its module, examples, and the page that says more.
 
-Help, completion, man pages and the search for what a mistyped word was meant to be all read this table. It imports
-nothing, so that the first page of help is there at once.
+Help, completion, man pages and the correction of mistyped words all read this table. It imports
+nothing, so that the first page of help is printed at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from verus.endpoints.program import ENDPOINT_VERBS
 
-#: Where the pages are.
+#: The address of the pages.
 PAGES = "https://github.com/verus-cc/verus/blob/main/"
 
 SUMMARY = "Low-delay congestion control for links of unpredictable capacity, and a lab that measures it."
@@ -21,7 +21,8 @@ class Verb(NamedTuple):
 
     Attributes:
         about: Its purpose, in a sentence.
-        module: Of `verus.commands`, where a function of the verb's last word is, or `MODULE:NAME`; empty for a group.
+        module: The module in `verus.commands` with a function named after the verb's last word, or
+            `MODULE:NAME`; empty for a group.
         examples: Commands as a user may type them.
         page: The page that says more, below `PAGES`.
     """
@@ -188,12 +189,12 @@ OTHERS_WORDS = {
 
 
 def first_words() -> list[str]:
-    """All that may stand right behind `verus`."""
+    """All words that may directly follow `verus`."""
     return [name for name in VERBS if " " not in name] + list(ENDPOINT_VERBS)
 
 
 def overview() -> str:
-    """The first page of help, in the words and the order of the endpoint's."""
+    """The first page of help, in the form of the endpoint's."""
     lab = {name: verb.about for name, verb in VERBS.items() if " " not in name}
     options = {
         "-h, --help": "Print help; for a verb: verus compare --help, or verus help compare",

@@ -1,1 +1,1 @@
-"""The Rust program `verus-endpoint`: where it is, and comparisons that it runs in real time."""
+"""The Rust program `verus-endpoint`: its location, and comparisons that it runs in real time."""

@@ -27,7 +27,7 @@ _OURS = {"quic": "quic"}
 
 
 def run_all(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None) -> list[Outcome]:
-    """As `as_ended`, where all runs are needed; outcomes come back in the order of `runs`.
+    """As `as_ended`, if all runs must succeed; outcomes are in the order of `runs`.
 
     Raises:
         RunError: One of them failed.
@@ -37,7 +37,7 @@ def run_all(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = N
 
 
 def engine() -> str:
-    """The program that runs here, by the digest of its file: as `verus.lab.store.engine` for the simulator.
+    """The identity of the installed program, by the digest of its file: as `verus.lab.store.engine` for the simulator.
 
     Raises:
         FieldError: It is not installed.
@@ -58,17 +58,17 @@ def as_ended(
 ) -> Generator[tuple[int, Ended]]:
     """Runs everything behind an emulated link; yields each one's index and outcome as soon as it ends.
 
-    One that failed yields the exception that says why.
+    A failed run yields its exception.
 
     Args:
         runs: The runs; each takes its own duration in real time.
-        jobs: How many at the same time. They share the machine: look at their lateness.
+        jobs: The number of runs at the same time. They share the machine, so check their lateness.
         progress: Called from time to time.
-        logs: Where the log of each flow of ours goes, if anywhere.
+        logs: The folder for logs of our flows, or None.
 
     Raises:
-        FieldError: The program that does it is not installed.
-        ValueError: A run is refused, or takes rights that this process does not have.
+        FieldError: The program is not installed.
+        ValueError: A run is refused, or needs privileges that this process lacks.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
     binary = _binary()
@@ -92,7 +92,7 @@ def as_ended(
 
 
 def _check(binary: str, runs: Sequence[Run]) -> None:
-    """Refuses what cannot be had in real time before the first run begins: each takes as long as it lasts."""
+    """Refuses runs that real time does not support, before the first begins: each takes its whole duration."""
     jobs = dict.fromkeys(json.dumps(_job(run), allow_nan=False) for run in runs)
     checked = subprocess.run(
         [binary, "emulate", "--check"], input="\n".join(jobs), capture_output=True, text=True, check=False
@@ -111,7 +111,7 @@ def _problem(errors: str, code: int) -> str:
 
 
 class _Crew:
-    """The processes at work."""
+    """The running processes."""
 
     def __init__(self, binary: str) -> None:
         self._binary = binary

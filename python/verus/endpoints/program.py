@@ -16,7 +16,7 @@ ENDPOINT_VERBS = {
 }
 ENDPOINT = "verus-endpoint"
 
-#: Names the program, where it is not beside the interpreter.
+#: The environment variable with the program's path, where it is not beside the interpreter.
 VARIABLE = "VERUS_ENDPOINT"
 
 #: The exit code of both programs for invalid arguments or input.
@@ -24,7 +24,7 @@ BAD_INPUT = 2
 
 
 def find_endpoint() -> tuple[str | None, str]:
-    """Where the Rust binary is, beside the interpreter or this command, and where it was looked for, in words.
+    """The path of the Rust binary, beside the interpreter or this command, and the places of the search, in words.
 
     `VERUS_ENDPOINT` names another program, such as one with additional algorithms.
     """
