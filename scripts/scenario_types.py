@@ -1,4 +1,4 @@
-"""Writes `python/verus/lab/schema.py`: the types of a scenario, from the schema that Rust states.
+"""Writes `python/verus/lab/schema.py`: the types of a scenario, from Rust's schema.
 
 .venv/bin/python scripts/scenario_types.py     # after a change of crates/sim/src/scenario.rs
 """
@@ -22,9 +22,9 @@ OF_A_RUN = ("packet_bytes", "ack_every", "duration_s", "seed", "bin_ms", "max_ev
 #: the path.
 NO_SETTINGS = ("trace", "queue", "flows", "ack_bytes", "records", "series", "epochs")
 
-HEAD = '''"""A scenario's types and settings, written by `scripts/scenario_types.py` from the schema that Rust states.
+HEAD = '''"""A scenario's types and settings, written by `scripts/scenario_types.py` from Rust's schema.
 
-Whatever takes a path or a run in Python has its settings from here: as keywords (`…Options`), and as values with
+Functions that take a path or a run have their settings from here: as keywords (`…Options`), and as values with
 defaults (`…Settings`). Ranges are in `verus.lab.scenario.SCHEMA`.
 """
 
@@ -82,11 +82,13 @@ def written(schema: Mapping[str, Any]) -> str:
             class_of(NAMES.get(name, name), summary_of(rule), rule["properties"])
             for name, rule in schema["$defs"].items()
         ),
-        class_of("PathOptions", "What a path is beside its channel and queue.", path),
-        class_of("RunOptions", "What is said of a whole run.", run),
+        class_of("PathOptions", "The fields of a path beside its channel and queue.", path),
+        class_of("RunOptions", "The fields of a whole run.", run),
         class_of("Scenario", summary_of(schema), rest, ("PathOptions", "RunOptions")),
-        settings_of("PathSettings", "What a path is beside its channel and queue: `PathOptions`, with defaults.", path),
-        settings_of("RunSettings", "What is said of a whole run: `RunOptions`, with defaults.", run),
+        settings_of(
+            "PathSettings", "The fields of a path beside its channel and queue: `PathOptions`, with defaults.", path
+        ),
+        settings_of("RunSettings", "The fields of a whole run: `RunOptions`, with defaults.", run),
     ]
     return "\n\n\n".join(parts) + "\n"
 

@@ -1,4 +1,4 @@
-"""Refusing arguments that cannot be used: each check names the field in a `FieldError`."""
+"""Checks of arguments: each names an invalid field in a `FieldError`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Entry = TypeVar("Entry")
 
 
 def text_list(name: str, values: Iterable[Entry]) -> Iterable[Entry]:
-    """The same; refuses one text where there should be a list of them, before it is taken for a list of letters."""
+    """Returns `values`; refuses a single text, which would otherwise be taken for a list of letters."""
     if isinstance(values, str | PathLike) or not isinstance(values, Iterable):
         raise FieldError(name, f"must be a list, such as [{values!r}], not {values!r} alone")
     return values
@@ -56,7 +56,7 @@ def check_seed(seed: int) -> None:
 
 
 def _short(value: float) -> str:
-    """A number as typed; a float without the `.0` that typing it did not have."""
+    """A number as typed: a whole float without its `.0`."""
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 

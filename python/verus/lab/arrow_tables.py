@@ -44,7 +44,7 @@ ROW_SCHEMA = pa.schema(
 
 
 def series(outcome: Outcome) -> dict[str, Any]:
-    """The time series of one run, the capacity of its channel in every bin."""
+    """The time series of one run, with the capacity of its channel in every bin."""
     columns = dict(outcome["series"])
     bins = np.asarray(outcome["capacity"]["time_s"], dtype=float)
     capacity = np.asarray(outcome["capacity"]["capacity_mbps"], dtype=float)
@@ -60,15 +60,15 @@ def series(outcome: Outcome) -> dict[str, Any]:
 
 
 def of_runs(parts: Sequence[tuple[int, Run, Mapping[str, Any]]]) -> pa.Table:
-    """The columns of runs under each other, before them what names the run; NaN, where nothing was observed, as null.
+    """The columns of runs, one run after another, after columns that name the run; NaN, an absent value, becomes null.
 
     Args:
-        parts: For each run its number, itself and its columns.
+        parts: The number, the run and the columns of each run.
     """
     if not parts:
         return stack([])
     lengths = [len(next(iter(columns.values()), ())) for _, _, columns in parts]
-    # Of thousands of runs most may have no rows: those say no more than which columns there are.
+    # Most of thousands of runs may have no rows: those only contribute the names of columns.
     seen_shapes: set[tuple[str, ...]] = set()
     tables = []
     for (_, _, columns), length in zip(parts, lengths, strict=True):
@@ -99,7 +99,7 @@ def _array(values: Any) -> pa.Array:
 
 
 def stack(tables: Sequence[pa.Table]) -> pa.Table:
-    """All runs under each other; a column that one controller has and another has not is null there."""
+    """The tables of all runs, one after another; a column that a controller lacks is null there."""
     if not tables:
         return pa.table({"run": pa.array([], type=pa.int32())})
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()

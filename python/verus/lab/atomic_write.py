@@ -1,4 +1,4 @@
-"""Files that a command writes: never over what exists unless told to, and whole or not at all."""
+"""Files that a command writes: whole or not at all, and never over an existing file without `--force`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def refuse_existing(path: Path, *, force: bool, field: str = "out") -> None:
 def write_whole(path: Path, content: bytes, *, field: str = "out") -> None:
     """Writes all of it or nothing, even while another process writes the same file.
 
-    A device or a pipe, such as `/dev/null` or `/dev/stdout`, is written to: a file in its place
-    would break it for everyone.
+    A device or a pipe, such as `/dev/null` or `/dev/stdout`, is written to directly: a file in its
+    place would break it for everyone.
 
     Raises:
         FieldError: It cannot be written; an earlier file is unharmed.

@@ -1,4 +1,4 @@
-"""Reading files that others may have made: a small one never takes much memory, and none keeps its reader waiting.
+"""Reads untrusted files: a small one never takes much memory, and none blocks its reader.
 
 A file of a run's folder may be damaged or hostile. Its content may expand a thousandfold; it may be
 a pipe without a writer, or a hole of a terabyte. Files larger than any run of ours leaves are
@@ -77,12 +77,12 @@ def content(path: Path, most: int) -> bytes:
 
 
 def whole(file: BinaryIO) -> bytes:
-    """All bytes of an open file. `read` with the most that is allowed would ask for that much memory at once."""
+    """All bytes of an open file. `read` with the limit as its argument would allocate that much memory at once."""
     return file.read(os.fstat(file.fileno()).st_size)
 
 
 def given(path: Path, most: int) -> bytes:
-    """As `content`, of a file that a person names: that may also be a pipe which this process was given, `<(command)`.
+    """As `content`, of a file that a user names, which may also be a pipe passed to this process, `<(command)`.
 
     Raises:
         OSError, ValueError: As `opened`.
@@ -100,7 +100,7 @@ def holds(path: Path, content: bytes) -> bool:
 
 
 def most_unpacked(size: int) -> int:
-    """How many bytes a file of `size` bytes may hold, if it is ours."""
+    """The most bytes that a file of ours with `size` bytes may hold."""
     return min(max(_LEAST_UNPACKED, _EXPANDS * size), MOST_UNPACKED)
 
 
@@ -147,10 +147,10 @@ def table(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     with opened(path, MOST_UNPACKED) as file:
-        most = most_unpacked(os.fstat(file.fileno()).st_size)
+        limit = most_unpacked(os.fstat(file.fileno()).st_size)
         try:
             with pq.ParquetFile(file) as parquet:
-                return _read(parquet, most)
+                return _read(parquet, limit)
         except _TooLargeError as error:
             raise ValueError(f"`{path}`: {error}") from error
         except (pa.ArrowException, OSError) as error:
@@ -162,14 +162,14 @@ def table_schema(path: Path) -> pa.Schema:
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is not Parquet, is damaged, or says more of itself than a table of ours.
+        ValueError: It is not Parquet, is damaged, or has more metadata than a table of ours.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with opened(path, MOST_UNPACKED) as file:
         try:
-            file.seek(-8, os.SEEK_END)  # before its last word stands how long what it says of itself is
+            file.seek(-8, os.SEEK_END)  # the length of the metadata is before the last word
             if int.from_bytes(file.read(4), "little") > MOST_JSON:
                 raise ValueError(f"`{path}`: says more of itself than a table of ours")
             return pq.read_schema(file)
@@ -182,7 +182,7 @@ class _TooLargeError(Exception):
 
 
 def _read(parquet: pa.parquet.ParquetFile, most: int) -> pa.Table:
-    """The table, read in pieces of which each fits by what the file says of itself, until they do not fit together."""
+    """The table, read in pieces that each fit by the file's metadata, until their sum exceeds the limit."""
     import pyarrow as pa
 
     metadata = parquet.metadata

@@ -1,7 +1,7 @@
-"""Runs simulations on a Dask cluster: on workers anywhere that have the same build of this package.
+"""Runs simulations on a Dask cluster, on workers with the same build of this package.
 
 Traces and models travel by content: a worker needs no file that the runs name. A worker that dies
-costs time alone, as the scheduler gives its work to another.
+costs only time, as the scheduler gives its work to another.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from verus.lab.inputs import Digests, respelt
 from verus.lab.runner import Ended, Progress
 from verus.lab.scenario import Run, refused
 
-#: So often may a worker of `local:N` die under a run before the run is held to be the reason.
+#: The number of times that a worker of `local:N` may die during a run before the run counts as the
+#: cause.
 _DEATHS = 10
 
-#: How long a scheduler may take to answer, in seconds.
+#: The longest time for a scheduler's answer, in seconds.
 _PATIENCE_S = 15
 
-#: Runs are handed out in batches of so many simulated seconds of a flow: a fraction of a second of work, beside which
-#: handing it out costs little.
+#: Simulated seconds of a flow in a batch of runs: a fraction of a second of work, much more than
+#: the cost of handing it out.
 _BATCH_S = 600.0
 
 
@@ -59,10 +60,12 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
     if kind == "local":
         if not count.isascii() or not count.isdigit() or not 1 <= int(count[:6]) <= 1000:
             raise FieldError("cluster", f"`{address}` is not local:N with N from 1 to 1000")
-        # Children start where `verus` was started, and would load modules that lie there, who knows whose.
+        # Children start in the working directory of `verus`, and would load untrusted modules
+        # there.
         os.environ.setdefault("PYTHONSAFEPATH", "1")
-        # A scheduler runs what its clients ask for, and every user of this machine reaches its port: the key of this
-        # run is in our memory alone. The pages that Dask serves beside, by HTTP, know no key.
+        # A scheduler runs any client's code, and every user of this machine reaches its port, so
+        # only clients with this run's key, which is in our memory alone, may connect. Dask's HTTP
+        # pages check no key, so they are off.
         silent: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
         try:
             security = Security.temporary()
@@ -100,7 +103,7 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
                 ended = future.result()
             except (ValueError, OSError):
                 raise
-            except Exception as error:  # what Dask itself has to say: a worker that died again and again, for one
+            except Exception as error:  # Dask's own errors, such as a worker that died again and again
                 raise RuntimeError(f"{address}: {error}") from error
             for index, told in zip(futures[future], ended, strict=True):
                 done += 1
@@ -137,7 +140,7 @@ def _packed(runs: Sequence[Run], digests: Digests) -> tuple[list[str], dict[str,
 
     def put(_: str, path: Path) -> str:
         name = f"{digests.of(path)}{path.suffix}"
-        if others := imported(path):  # they must lie beside it, under names of their own
+        if others := imported(path):  # they must be beside it, under their own names
             folder, name = Path(name).stem, f"{Path(name).stem}/{path.name}"
             files.update({f"{folder}/{other}": lies for other, lies in others.items()})
         files[name] = path
@@ -151,7 +154,7 @@ _BOX = "{verus-box}"
 
 
 def _work(texts: Sequence[str], engine: str, names: Sequence[str], *contents: bytes) -> list[bytes | str]:
-    """A batch, on a worker: the outcome of each run as `verus.lab.store` packs it, or why there is none."""
+    """Runs a batch on a worker: the outcome of each run as `verus.lab.store` packs it, or the error."""
     if engine != store.engine():
         raise RuntimeError(f"a worker has another build of the simulator: {store.engine()}, not {engine}")
     for name, content in zip(names, contents, strict=True):
@@ -169,7 +172,7 @@ def _work(texts: Sequence[str], engine: str, names: Sequence[str], *contents: by
 
 @cache
 def _box() -> Path:
-    """Where this worker keeps the files that it was sent, while it lives."""
+    """The temporary folder of the files that this worker was sent."""
     global _folder
     _folder = tempfile.TemporaryDirectory(prefix="verus-")
     return Path(_folder.name)

@@ -1,7 +1,7 @@
 """Public recordings by name: downloaded once, checked against the catalogue, kept in a cache.
 
-Nothing but the standard library. A download goes to a temporary file beside its place and is renamed
-only when its length and SHA-256 are right, so a broken one leaves nothing behind.
+It needs only the standard library. A download goes to a temporary file beside its target and is
+renamed only if its length and SHA-256 are right, so a broken one leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from typing import Any
 from verus import _verus
 from verus.errors import FieldError, near
 
-#: No recording is larger; a server that sends more is not sending one.
+#: The limit of a recording, bytes; a server that sends more is refused.
 MOST_BYTES = 64 * 2**20
 
 _TIMEOUT_S = 30
 _CHUNK = 1 << 16
 
-#: Told how many bytes have come, of how many (None if the server does not say).
+#: Called with the bytes received and the total (None if the server does not say).
 ByteProgress = Callable[[int, int | None], None]
 
 
 class FetchError(RuntimeError):
-    """A recording could not be brought; nothing of it was kept."""
+    """A recording could not be downloaded; nothing of it was kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +41,10 @@ class Recording:
     """A public recording, as the catalogue describes it.
 
     Attributes:
-        name: ``FOLDER/FILE``; the part after the slash is enough to ask for it.
+        name: ``FOLDER/FILE``; the part after the slash suffices as a name.
         groups: Names for it and others together.
         url: Where it is published.
-        path: Where it is, or will be, kept; None if this machine has no place for a cache.
+        path: Its path in the cache; None if this machine has no place for a cache.
         sha256: Of the file as published.
         licence: As far as the source states one.
         paper: To cite.
@@ -99,10 +99,10 @@ def select(names: Sequence[str]) -> list[Recording]:
 
 
 def fetch(recording: Recording, *, progress: ByteProgress | None = None) -> tuple[Path, bool]:
-    """Brings a recording into the cache, unless it is there and right.
+    """Downloads a recording into the cache, unless it is there already and correct.
 
     Returns:
-        Where it is, and whether it was downloaded now.
+        Its path, and whether it was downloaded now.
 
     Raises:
         FetchError: The download failed, is cut short, too large, or not the recording.

@@ -27,10 +27,10 @@ _PATH = "path"
 
 
 def respelt(scenario: Mapping[str, Any], put: Put) -> dict[str, Any]:
-    """The scenario with something else in place of each file that it names.
+    """The scenario with each file that it names replaced.
 
     Raises:
-        OSError: A channel's cannot be read.
+        OSError: A channel's file cannot be read.
         ValueError: A channel is unknown.
     """
 
@@ -52,7 +52,7 @@ def files_of(scenario: Mapping[str, Any]) -> dict[str, Path]:
     """The files that a run needs: their paths, by the text in the scenario.
 
     Raises:
-        OSError: A channel's cannot be read.
+        OSError: A channel's file cannot be read.
         ValueError: A channel is unknown.
     """
     paths: dict[str, Path] = {}
@@ -85,7 +85,7 @@ class Digests:
         self._known: dict[Path, str] = {}
 
     def of(self, path: Path) -> str:
-        """A file's.
+        """The SHA-256 of a file.
 
         Raises:
             ValueError: It cannot be read.
@@ -112,7 +112,7 @@ class Digests:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file; of a Python file that imports others beside it, of all their names and digests.
+    """The SHA-256 of a file; for a Python file that imports others beside it, a digest of all of them and their names.
 
     Raises:
         OSError: It cannot be read.
@@ -125,8 +125,8 @@ def digest_of(path: Path) -> str:
 def _digest_of_one(path: Path) -> str:
     if _verus.is_given_pipe(path):
         return hashlib.sha256(content(path)).hexdigest()
-    most = MOST_SOURCE if path.suffix == ".py" else bounded_reading.MOST_UNPACKED
-    with bounded_reading.opened(path, most) as file:
+    limit = MOST_SOURCE if path.suffix == ".py" else bounded_reading.MOST_UNPACKED
+    with bounded_reading.opened(path, limit) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
@@ -157,7 +157,7 @@ def _channel(text: str, put: Put) -> str:
 
 
 def _scheme(text: str, put: Put) -> str:
-    """A scheme's text: a class in Python is a file, and so is what a key names that has a path.
+    """A scheme's text: it names a file if it is a class in Python, or in a key that takes a path.
 
     Example:
         >>> _scheme("model:file=a.model,walk=paper", lambda *_: "moved"), _scheme("cubic", lambda *_: "moved")
@@ -182,7 +182,7 @@ def _values(text: str, is_file: Callable[[str, str], bool], put: Put) -> str:
 
 
 def _may_be_read(value: str) -> bool:
-    """Whether a value of a user's own key is a file that there is, which their class may read; no number is."""
+    """Whether the value of a user's own key is an existing file, which their class may read; numbers are not."""
     return not value.replace(".", "").isdecimal() and Path(value).is_file()
 
 

@@ -1,4 +1,4 @@
-"""How far a mean over seeds may be off: the 95 % confidence interval of Student's t."""
+"""The error of a mean over seeds: the 95 % confidence interval of Student's t."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UPPER_END = 0.975
 def half_width(values: Sequence[float]) -> float | None:
     """Half of the confidence interval of the mean of these values: t(n - 1) · s / √n.
 
-    They are taken as independent and normally distributed. None for fewer than two, which tell nothing of it.
+    They are assumed independent and normally distributed. None for fewer than two values.
 
     Example:
         >>> round(half_width([1.0, 2.0, 3.0]), 2), half_width([1.0])
@@ -29,7 +29,8 @@ def half_width(values: Sequence[float]) -> float | None:
     """
     if len(values) < 2:
         return None
-    # Here, as most tables are of one seed; `scipy.special` alone, as `scipy.stats` takes a second to load.
+    # Imported here, as most tables have one seed; `scipy.special` alone, as `scipy.stats` takes a
+    # second to load.
     import numpy as np
     from scipy.special import stdtrit
 

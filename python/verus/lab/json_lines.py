@@ -23,13 +23,13 @@ def read_lines(path: Path, schema: pa.Schema, *, objects: Collection[str] = ()) 
 
     Args:
         path: The file.
-        schema: Its columns. Those that may be null may also be absent. Numbers under other names, such
-            as what a controller shows of itself, become columns of their own.
+        schema: Its columns. Those that may be null may also be absent. Numbers under other names,
+            such as a controller's own quantities, become additional columns.
         objects: Text columns whose values are JSON objects, kept as their text.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: A line is not what the schema says; the message names file and line.
+        ValueError: A line does not match the schema; the message names file and line.
     """
     rows: list[dict[str, Any]] = []
     more: dict[str, None] = {}
@@ -59,7 +59,7 @@ def check(field: pa.Field, value: Any, name: str) -> None:
     """Refuses a value that its column cannot hold.
 
     Raises:
-        ValueError: It says which, by the `name` given.
+        ValueError: The message has the given `name`.
     """
     kind = field.type
     if value is None:
@@ -72,9 +72,9 @@ def check(field: pa.Field, value: Any, name: str) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
             raise ValueError(f"`{name}` must be a number, not {shown(value)}")
     elif pa.types.is_integer(kind):
-        most = 2 ** (kind.bit_width - 1) - 1
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-            raise ValueError(f"`{name}` must be a whole number from 0 to {most}, not {shown(value)}")
+        maximum = 2 ** (kind.bit_width - 1) - 1
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= maximum:
+            raise ValueError(f"`{name}` must be a whole number from 0 to {maximum}, not {shown(value)}")
     elif pa.types.is_list(kind):
         if not isinstance(value, list):
             raise ValueError(f"`{name}` must be a list, not {shown(value)}")

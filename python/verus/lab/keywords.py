@@ -37,7 +37,7 @@ def spelled_out(*settings: type) -> Callable[[Taker], Taker]:
 
 
 def _doc_line(name: str, indent: str) -> str:
-    """A line or more of a docstring."""
+    """The lines of a docstring for a field."""
     meaning = " ".join(SCHEMA["properties"][name]["description"].split())
     return textwrap.fill(f"{name}: {meaning}", 120, initial_indent=indent, subsequent_indent=f"{indent}    ")
 

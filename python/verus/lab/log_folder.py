@@ -1,4 +1,4 @@
-"""Logs of runs as qlog: the folder that they go to (`--qlog`; Rust writes them, docs/qlog.md)."""
+"""The folder for logs of runs as qlog (`--qlog`; Rust writes them, docs/qlog.md)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def new_logs(target: Path, format_: str, runs: Sequence[Run], *, force: bool) ->
 
 
 def _told_apart(runs: Sequence[Run]) -> list[str]:
-    """Each run's channel, and what else two runs with flows of the same scheme and seed may differ in."""
+    """Names of each run's log: its channel, and any other difference between runs with the same scheme and seed."""
     several_queues = len({run.queue for run in runs}) > 1
     several_transports = len({run.contestant.transport for run in runs}) > 1
     names = []

@@ -23,16 +23,16 @@ from verus.lab.scenario import Run
 #: Version of every format in a folder; a change of meaning raises it.
 SCHEMA = 1
 
-#: The kind of results that `verus probe` leaves, as JSON lines.
+#: The kind of the results of `verus probe`, which are JSON lines.
 PROBE = "probe"
 
 #: Likewise of `verus probe client --record`, with more in `run.json`.
 RECORDING = "recording"
 
-#: Likewise of `verus shell`, where a link of ours was between a program and the world.
+#: Likewise of `verus shell`, which puts an emulated link between a program and its network.
 SHELL = "shell"
 
-#: The kind that `verus check` leaves: verdicts, as JSON lines.
+#: The kind of the results of `verus check`: verdicts, as JSON lines.
 CHECK = "check"
 
 #: The kind of the results of `verus sweep`, which have a plan in place of a `run.json`.
@@ -115,7 +115,7 @@ def _row(index: int, run: Run, outcome: Outcome) -> dict[str, Any]:
 
 
 def _shares(metrics: Mapping[str, Any], numbers: dict[str, float | None]) -> dict[str, float | None]:
-    """The numbers, of which shares are None if nothing arrived."""
+    """The numbers, with shares as None if nothing arrived."""
     return numbers if arrived(metrics) else numbers | {name: None for name in SHARES if name in numbers}
 
 
@@ -182,7 +182,7 @@ def channels(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str,
 
 
 def _together(words: Iterable[str]) -> str | None:
-    """Each once; None without any."""
+    """Each word once, joined; None without any."""
     return "; ".join(dict.fromkeys(words)) or None
 
 

@@ -1,4 +1,4 @@
-"""Runs in which nothing arrived, judged by their outcome, and why that was."""
+"""Warnings about runs in which nothing arrived, with the reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verus.lab.scenario import Run
 #: Shares of the sent data or of the capacity, which say nothing about a sender if nothing arrived.
 SHARES = ("utilization", "loss_rate", "path_loss_rate", "retransmit_rate")
 
-#: Times of a trace, ms, from here on are of a calendar: 31 years.
+#: Times of a trace from here on, ms, are calendar times: 31 years.
 _CALENDAR_MS = 10**12
 
 
@@ -28,7 +28,7 @@ def arrived(metrics: Mapping[str, Any]) -> bool:
 
 
 def warnings(runs: Sequence[Run], outcomes: Iterable[Outcome]) -> list[str]:
-    """A sentence for each run in which nothing arrived or nothing was acknowledged; one for those that are alike."""
+    """A sentence for each run in which nothing arrived or nothing was acknowledged, without duplicates."""
     return [
         *dict.fromkeys(told for run, outcome in zip(runs, outcomes, strict=True) for told in _warnings(run, outcome))
     ]

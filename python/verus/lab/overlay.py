@@ -1,4 +1,4 @@
-"""Several saved runs in one: what each left, side by side in the same tables."""
+"""Combines several saved runs: their results, side by side in the same tables."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from verus.lab.results import Results
 #: Kinds of results that `overlaid` takes: with the same columns, measured in the same way.
 KINDS = ("compare", "simulate", PROBE, SHELL)
 
-#: Between a contestant and the folder that it is from.
+#: The separator between a contestant and its folder.
 _OF = " · "
 
 
 def overlaid(saved: Mapping[str, Results]) -> Results:
-    """The results of several folders as if one command had left them; each contestant is named with its folder.
+    """The results of several folders as if one command had written them; each contestant is named with its folder.
 
-    Runs over the same channel and queue are thus drawn in the same charts.
+    Runs over the same channel and queue then share their charts.
 
     Args:
         saved: By the names of folders.
 
     Raises:
-        ValueError: One of them cannot be laid over the others: the message says which, and why.
+        ValueError: One of them cannot be combined with the others; the message says which, and why.
     """
     kinds = {name: str(results.config["kind"]) for name, results in saved.items()}
     for name, kind in kinds.items():
@@ -56,7 +56,7 @@ def _tables(results: Results) -> dict[str, pa.Table | None]:
 
 
 def _moved(table: pa.Table | None, name: str, runs: int) -> pa.Table | None:
-    """A table with its runs counted on from others, and labels that say where they are from."""
+    """A table with its runs numbered after others, and their folder in the labels."""
     if table is None or "label" not in table.column_names:
         return None
     labels = pc.binary_join_element_wise(table.column("label").cast(pa.string()), name, _OF)

@@ -1,7 +1,7 @@
 """Results of `verus probe` over a live path: the columns of `Results`, as JSON lines. `verus shell` writes the same.
 
-Delays of a probe are one-way delays above the least of the run, since the bottleneck of a live path
-cannot be observed; metrics that depend on its capacity are null.
+Delays of a probe are one-way delays above the minimum of the run. The bottleneck of a live path
+cannot be observed, so metrics that depend on its capacity are null.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from verus.lab.arrow_tables import ROW_SCHEMA
 from verus.lab.json_lines import read_lines
 from verus.lab.metric_rows import NUMBERS, SCHEMA
 
-#: In a row, what cannot be observed on a live path, or was not on this one.
+#: Columns of a row that may be null, since a live path may not let them be observed.
 _UNSEEN = (*NUMBERS, "delay_ms", "trace_sha256")
 
 #: Metrics from a test's echoes, both directions together.
@@ -32,7 +32,7 @@ _ROWS = pa.schema(
         *(field.with_nullable(field.name in _UNSEEN) for field in ROW_SCHEMA),
         # Whether a test ended before its requested end; absent from results of `verus shell`.
         pa.field("cut", pa.bool_()),
-        # The most that a server granted, if it had a limit.
+        # The server's rate limit, if it had one.
         pa.field("server_limit_mbps", pa.float64()),
         # Round trips of echoes, and their number in a minute; absent from results of `verus shell`.
         *(pa.field(name, pa.float64()) for name in ROUND_TRIPS),
@@ -67,7 +67,7 @@ def read_columns(folder: Path, runs: int) -> dict[str, pa.Table]:
     """Reads `results.jsonl`, `series.jsonl` and `profile.jsonl`.
 
     Args:
-        folder: Where they lie.
+        folder: Their folder.
         runs: The number of runs in `run.json`.
 
     Returns:

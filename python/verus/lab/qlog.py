@@ -1,7 +1,7 @@
 """A sender's transmissions and metrics, read from its qlog: ours, or another stack's of any version (docs/qlog.md).
 
-`qlog_events` finds the events, whatever the file's form. Here each becomes points of a graph, in time that is linear in
-the size of the file. A part that cannot be used is left out and counted.
+`qlog_events` reads the events of any form of file. This module turns each into points of a graph,
+in linear time. A part that cannot be used is left out and counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from verus.lab.qlog_events import Event, NotQlogError, Trace, content, traces
 
-#: The metrics that are drawn, in bytes and ms, with the names that writers have for each.
+#: The metrics that are drawn, in bytes and ms, with their names in logs of different writers.
 METRICS: Mapping[str, tuple[str, ...]] = {
     "congestion_window": ("congestion_window", "cwnd", "current_cwnd"),
     "bytes_in_flight": ("bytes_in_flight",),
@@ -37,13 +37,14 @@ _METRICS_EVENTS = {
 #: The events that acknowledge packets: of received packets, of the drafts, and of mvfst.
 _ACKNOWLEDGEMENT_EVENTS = {"packet_received", "packets_acked", "packet_ack"}
 
-#: The events that say what became of packets.
+#: The events about the fate of packets.
 _FEEDBACK_EVENTS = _METRICS_EVENTS | _ACKNOWLEDGEMENT_EVENTS | {"packet_lost"}
 
-#: Traces of one file that are drawn, at the most.
+#: The most traces of one file that are drawn.
 MOST_TRACES = 16
 
-#: A log whose first event is later than this (s) has a clock that was not begun with it: its times count from there.
+#: If a log's first event is later than this (s), its clock began earlier: times then count from the
+#: first event.
 _LATE_BEGIN_S = 1.0
 
 
@@ -58,7 +59,7 @@ class Log:
         lost: Bytes sent before a packet that is believed lost, at that belief.
         metrics: Those of `METRICS`, at each change.
         feedback: The number of events about the fate of packets: receptions, losses and metrics.
-        cut: Whether its writer cut it off.
+        cut: Whether its end is missing.
         skipped: The number of parts that were left out, by kind.
     """
 
@@ -92,7 +93,7 @@ def read(path: Path) -> Log:
 
 
 def read_all(path: Path) -> list[Log]:
-    """Reads the traces of a log that say which packets were sent and what became of them, at most `MOST_TRACES`.
+    """Reads the traces of a log with events of sending and about the fate of packets, at most `MOST_TRACES`.
 
     Raises:
         OSError: It cannot be read.
@@ -181,7 +182,7 @@ class _Clock:
         self._now = 0.0
 
     def at(self, event: Event) -> float | None:
-        """When it was, None if it does not say so."""
+        """The time of an event; None if it states none."""
         time = number_of(event.time)
         if time is None:
             return None
@@ -201,10 +202,10 @@ class _Flight:
         self._numbers: list[int] = []  # ascending
         self._sizes: list[float] = []
         self._before: list[float] = []  # bytes sent before each
-        self._next: list[int] = []  # of each, where to look for one under way: itself if it is, else beyond it
+        self._next: list[int] = []  # for each, the next candidate under way: itself if it is, else a later one
 
     def add(self, number: int, size: float, sent: float) -> bool:
-        """Whether the packet's number is above those before; others are not added."""
+        """Adds a packet if its number is above those before; returns whether it was added."""
         if self._numbers and number <= self._numbers[-1]:
             return False
         self._next.append(len(self._numbers))
@@ -284,7 +285,7 @@ def _space(data: Mapping[str, Any]) -> str:
 
 
 def _size(data: Mapping[str, Any]) -> float | None:
-    """A packet's size, by whatever name its writer's version has for it."""
+    """A packet's size, by any of its names in versions of qlog."""
     raw = data.get("raw")
     candidates = (
         raw.get("length") if isinstance(raw, Mapping) else None,
@@ -295,7 +296,7 @@ def _size(data: Mapping[str, Any]) -> float | None:
 
 
 def whole(told: Any) -> int | None:
-    """A whole number, which may be a text: JSON has no numbers above 2⁵³ for all of its readers."""
+    """A whole number, which may be a text, since many JSON readers lose numbers above 2⁵³."""
     if isinstance(told, bool) or not isinstance(told, int | str):
         return None
     try:

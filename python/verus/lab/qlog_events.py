@@ -1,8 +1,9 @@
 """The events of a qlog file in any of its forms.
 
-A file is one JSON document, a JSON text sequence (RFC 7464), or a JSON text a line; gzip may be around each. Events are
-objects, or lists whose fields the trace names (drafts 00 and 01). A document is not parsed as a whole: its events are
-found by their brackets, and parsed one by one, so memory is bounded by the text and one event.
+A file is one JSON document, a JSON text sequence (RFC 7464), or a JSON text a line; gzip may be
+around each. Events are objects, or lists whose fields the trace names (drafts 00 and 01). A
+document is not parsed as a whole. Its events are located by their brackets and parsed one by one,
+so memory is bounded by the text and one event.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _RECORD_SEPARATOR = b"\x1e"
 
 
 def is_log_name(path: Path) -> bool:
-    """Whether a file's name is that of a log.
+    """Whether a file has the name of a log.
 
     Example:
         >>> is_log_name(Path("a.sqlog")), is_log_name(Path("a.qlog.gz")), is_log_name(Path("a.gz"))
@@ -59,7 +60,7 @@ class Event:
         is_delta: Whether it counts from the event before.
         kind: Its name, without the namespace.
         data: Its data.
-        group: Its connection, where the trace is of several.
+        group: Its connection, where the trace has several.
     """
 
     time: Any
@@ -74,9 +75,9 @@ class Trace:
     """A trace: its description of its events, and their records.
 
     Attributes:
-        title: Its own, or its file's.
+        title: Its title, or its file's.
         time_format: The format of times, as the trace names it.
-        units_per_ms: Of its times and delays.
+        units_per_ms: The scale of its times and delays.
         cut: Whether its end is missing.
     """
 
@@ -132,7 +133,7 @@ def content(path: Path) -> bytes:
     Raises:
         OSError: It cannot be read.
         ValueError: It is no file, or too large.
-        NotQlogError: It is damaged, or no text that JSON may be.
+        NotQlogError: It is damaged, or its encoding is not that of JSON.
     """
     text = bounded_reading.content(path, bounded_reading.MOST_LINES)
     if text[:2] == b"\x1f\x8b":
@@ -211,7 +212,8 @@ def _text(value: Any) -> str:
 #: White space of JSON, and a value that is no text and has no brackets.
 _SPACE, _PLAIN = re.compile(rb"[ \t\r\n]*"), re.compile(rb"[^\s,:\]}\[{\"]+")
 
-#: A text, whose end is empty if it has none, or a bracket. Nothing is tried twice, so it takes linear time.
+#: A text (its end quote is empty if it is cut off) or a bracket. Matches never backtrack, so they
+#: take linear time.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("?)|[\[\]{}]', re.DOTALL)
 
 
@@ -230,7 +232,7 @@ class _TraceSpan:
 
 
 class _Document:
-    """A JSON document with traces. It is walked down to the events, which are skipped by their brackets."""
+    """A JSON document with traces. It is parsed down to the events, which are skipped by their brackets."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -296,7 +298,7 @@ class _Document:
         return end
 
     def _members(self, at: int, take: Callable[[Any, int], int]) -> int:
-        """Has `take` pass over the value of each member of an object; where the object ends."""
+        """Calls `take`, which skips a value, for each member of an object; returns the object's end."""
 
         def member(at: int) -> int:
             end = self._skip(at)
@@ -308,7 +310,7 @@ class _Document:
         return self._items(at, member, b"{}")
 
     def _items(self, at: int, take: Callable[[int], int], brackets: bytes = b"[]") -> int:
-        """Has `take` pass over each item of a list; where the list ends."""
+        """Calls `take`, which skips a value, for each item of a list; returns the list's end."""
         text, opening, closing = self._text, brackets[:1], brackets[1:]
         if text[at : at + 1] != opening:
             raise _CutError

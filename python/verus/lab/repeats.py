@@ -37,7 +37,7 @@ def note_of(differences: Iterable[Mapping[str, Mapping[str, float | int | None]]
 
 
 def are_one(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether several runs came to the same, in every number of every flow: one run, of which there is no interval.
+    """Whether several runs are identical in every number of every flow: they count as one run, without an interval.
 
     Example:
         >>> row = {"throughput_mbps": 1.0, "per_flow": []}
@@ -52,7 +52,7 @@ def are_one(rows: Sequence[Mapping[str, Any]]) -> bool:
 def paired(
     rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], names: Iterable[str] = NUMBERS
 ) -> dict[str, dict[str, float | int | None]]:
-    """By how much the runs of one sender are above those of another, over the seeds that both have.
+    """The mean difference between the runs of two senders, over the seeds that both have.
 
     Args:
         rows: The runs of the one; each has its `seed`.
@@ -60,9 +60,10 @@ def paired(
         names: The metrics.
 
     Returns:
-        For each metric that both observed with at least one seed: the `mean` of the differences, half of its 95 %
-        confidence interval (`half_width_95`), and the number of `pairs`. Where the runs of both are the same for every
-        seed (`are_one`), that is one pair. Of a single pair there is no interval: None.
+        For each metric that both observed with at least one seed: the `mean` of the differences,
+            half of its 95 % confidence interval (`half_width_95`), and the number of `pairs`. Runs
+            that are the same for every seed (`are_one`) are one pair. A single pair has no
+            interval: None.
 
     Example:
         >>> one = [{"seed": seed, "power": value} for seed, value in ((1, 5.0), (2, 6.0), (3, 9.0))]

@@ -1,9 +1,9 @@
 """A saved experiment: rows, series and profiles as columns, and the configuration that made them.
 
 One folder holds one experiment: `results.parquet`, `series.parquet`, `profile.parquet`, `run.json`
-(and `records.parquet` if asked for). `verus probe` and `verus shell` leave the same columns as JSON lines. Every figure
-and page is drawn from this and nothing else, so restyling one never runs anything again. A version,
-`SCHEMA`, is stated beside the columns; another one is refused.
+(and `records.parquet` if asked for). `verus probe` and `verus shell` write the same columns as JSON
+lines. Every figure and page is drawn from these files only, so a change of style never needs
+another run. A version, `SCHEMA`, is stored with the columns; other versions are refused.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _CONFIG = pa.schema(
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Everything that an experiment left, in memory.
+    """All results of an experiment, in memory.
 
     Attributes:
         rows: One row per run; the columns of `ROW_FIELDS`, and `run`, `part`, `label`, `trace_sha256`.
         series: Per run, flow and time bin: capacity, throughput, queueing delay, window, phase, and
-            what the controller shows.
+            the controller's own quantities.
         profile: Snapshots of delay profiles: `kind` is ``point`` or ``curve``.
-        records: Per packet, if it was asked for.
+        records: Per packet, if requested.
         connections: Per connection, where flows do not send all the time: `flow`, `connection`, `start_s`, `end_s`
             (null if the flow or the run ended first), `file_bytes` (null if it was to last for a time) and
             `delivered_bytes`.
@@ -84,14 +84,14 @@ class Results:
         settings: Mapping[str, Any],
         measured: Any = None,
     ) -> Results:
-        """Turns what the simulator returned into columns.
+        """Turns the simulator's outcomes into columns.
 
         Args:
             runs: The runs.
             outcomes: Their outcomes, in the same order.
             kind: The command: ``compare``, or the name of an experiment.
             settings: Enough to run the same again.
-            measured: Plain values that an experiment found without simulating.
+            measured: Plain values that an experiment determined without simulating.
         """
         ran = [(index, run, outcome) for index, (run, outcome) in enumerate(zip(runs, outcomes, strict=True))]
         made = [
@@ -114,12 +114,12 @@ class Results:
 
     @property
     def live(self) -> bool:
-        """Whether it was measured over a real path: its bottleneck, capacity and queue were then not observed."""
+        """Whether it was measured over a real path, whose bottleneck, capacity and queue cannot be observed."""
         return self.config["kind"] in (PROBE, RECORDING)
 
     @property
     def emulated(self) -> bool:
-        """Whether a program of the user's ran behind the link: all its packets are one flow, its ends not seen."""
+        """Whether a program of the user's ran behind the link: its packets count as one flow, without endpoints."""
         return bool(self.config["kind"] == SHELL)
 
     def has(self, column: str) -> bool:
@@ -159,7 +159,7 @@ class Results:
 
     @classmethod
     def read(cls, folder: Path) -> Results:
-        """Reads what `write`, `verus probe` or `verus shell` wrote.
+        """Reads the results of `write`, `verus probe` or `verus shell`.
 
         Raises:
             OSError: A file is absent or cannot be read.

@@ -1,4 +1,4 @@
-"""A folder of results: whole or not at all, and never over another one unless told to; and its `run.json`."""
+"""A folder of results, written whole or not at all, and never over another one without `force`; and its `run.json`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def check_folder(target: Path, *, force: bool, field: str = "out", replaces: str
     if not nearest.is_dir():
         raise FieldError(field, f"`{target}` cannot be written (`{nearest}` is not a folder)")
     probe = nearest / f".{os.urandom(8).hex()}.part"
-    try:  # permissions alone do not tell: the file system may be full or for reading only
+    try:  # permissions do not suffice: the file system may be full or read-only
         probe.mkdir()
         probe.rmdir()
     except OSError as error:
@@ -126,7 +126,7 @@ def refuse_link(folder: Path) -> None:
 
 
 def _make_parents(parent: Path) -> list[Path]:
-    """Makes `parent`; returns the folders that were not there, outermost first."""
+    """Makes `parent`; returns the folders that it created, outermost first."""
     missing = [folder for folder in (parent, *parent.parents) if not folder.exists()][::-1]
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ def _publish(draft: Path, target: Path) -> None:
 
 
 def own(target: Path, paths: Iterable[Path]) -> None:
-    """Adds files that were drawn later to those that the experiment wrote, so that they go when it is replaced."""
+    """Adds later files to those that the experiment wrote, so that they are removed when it is replaced."""
     path = target / "run.json"
     config = read_config(path)
     listed = config.get("files")

@@ -1,7 +1,7 @@
 """Runs many simulations on all cores, with progress.
 
-The work is Rust's, outside the interpreter lock. Ctrl-C is heard while it runs: every simulation
-then stops, nothing is returned, and `KeyboardInterrupt` is raised as usual.
+Rust does the work, outside the interpreter lock. On Ctrl-C every simulation stops, nothing is
+returned, and `KeyboardInterrupt` is raised as usual.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any
 from verus import _verus
 from verus.lab.scenario import Run, refused
 
-#: Told how many runs are done, of how many, and the share of all the work (0 … 1).
+#: Called with the number of runs done, the number of all runs, and the share of all the work done
+#: (0 … 1).
 Progress = Callable[[int, int, float], None]
 
 #: The simulator's output for one run: metrics, series, capacity, profiles, records.
@@ -32,7 +33,7 @@ class RunError(RuntimeError):
     """Controllers or programs of the user's failed in some runs; the others ran.
 
     Attributes:
-        problems: A sentence for each.
+        problems: A sentence for each failed run.
         finished: Results of the other runs, if the caller makes some of them; else None.
     """
 
@@ -47,9 +48,9 @@ class Logs:
     """A folder for a log of each flow.
 
     Attributes:
-        folder: It.
+        folder: The folder.
         format: `draft`, the current drafts as JSON text sequences, or `0.3`, which the viewer qvis opens.
-        channels: Each run's channel in names of files, with all that tells it from other runs.
+        channels: Each run's channel in names of files, with all its differences from other runs.
     """
 
     folder: Path
@@ -62,7 +63,7 @@ class Logs:
 
 
 def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Ended]:
-    """Runs every simulation; outcomes come back in the order of `runs`, whatever the order of work.
+    """Runs every simulation; outcomes are in the order of `runs`, whatever the order of work.
 
     Args:
         runs: The runs.
@@ -81,7 +82,7 @@ def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progr
 def measure_each(
     runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None, logs: Logs | None = None
 ) -> list[Ended]:
-    """The same, of which only metrics are kept: nothing grows with the duration, and nothing is an array."""
+    """The same with metrics only: nothing grows with the duration, and nothing is an array."""
     texts = [run.without_series().to_json() for run in runs]
     with refused():
         qlog = None if logs is None else logs.of(range(len(runs)))
@@ -89,7 +90,7 @@ def measure_each(
 
 
 def run_all(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Outcome]:
-    """As `run_each`, where all runs are needed.
+    """As `run_each`, if all runs must succeed.
 
     Raises:
         RunError: One of them failed.
@@ -137,7 +138,7 @@ def as_ended(
         threads: Cores to use; all of them if None.
         columns: Whether arrays are returned beside metrics, as by `run_all`.
         progress: Called from time to time.
-        logs: Where each flow's log goes, if anywhere.
+        logs: The folder for each flow's log, or None.
 
     Raises:
         ValueError: A scenario is refused.
@@ -165,7 +166,7 @@ def as_ended(
 def in_threads(
     count: int, work: Callable[[int], Ended], *, threads: int, tell: Callable[[int], None], stop: Callable[[], None]
 ) -> Generator[tuple[int, Ended]]:
-    """Does `work(0)`, `work(1)` and so on in so many threads; yields index and outcome of each as soon as it ends.
+    """Calls `work(0)`, `work(1)` and so on in `threads` threads; yields index and outcome of each as soon as it ends.
 
     An exception, Ctrl-C or a caller that closes the generator also calls `stop`, which ends work
     under way.
@@ -193,12 +194,12 @@ def in_threads(
             raise
 
 
-#: How often a waiting caller looks for Ctrl-C and tells its progress, in seconds.
+#: The interval at which a waiting caller checks for Ctrl-C and reports progress, in seconds.
 _LOOK_EVERY_S = 0.1
 
 
 def _cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     with contextlib.suppress(AttributeError):  # Linux has it
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

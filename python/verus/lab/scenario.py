@@ -1,7 +1,7 @@
 """Runs as data: one simulation (`Run`), and the grid of them that a comparison makes (`Settings`).
 
-Nothing here runs anything. A `Run` holds the scenario that the simulator reads, beside the words the
-user chose for its trace, queue and scheme, so that results speak the user's language.
+Nothing here runs anything. A `Run` holds the scenario that the simulator reads, and the user's
+names of its trace, queue and scheme, which results show.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from verus.lab.schema import PathSettings, RunSettings, Scenario
 #: The paper's shared queue (SIGCOMM 2015, section 6.2): 3 and 9 Mbit of average queue, 10 % at the top.
 PAPER_QUEUE = "red:min=375000,max=1125000,p=0.1"
 
-#: The contestants of `verus compare` without arguments: the sender that we recommend first, then what else there is.
+#: The contestants of `verus compare` without arguments: the sender that we recommend, then others.
 DEFAULT_SCHEMES = ("forward", "verus:ratio=2", "verus:ratio=6", "cubic", "bbr", "copa")
 
 #: Built-in channels of `verus compare` without arguments: slow, busy and fast movement.
 DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highway-driving-3g-down")
 
 
-#: Schemes that are the kernel's own, by the names that it lists; in real time only.
+#: The prefix of the kernel's own schemes, by the names that it lists; in real time only.
 KERNEL = "linux:cc="
 
-#: Ours in the kernel's TCP, loaded for the run (`kernel:forward`, `kernel:verus:ratio=4`); in real time only.
+#: The prefix of our schemes in the kernel's TCP, loaded for the run (`kernel:forward`,
+#: `kernel:verus:ratio=4`); in real time only.
 OURS_IN_KERNEL = "kernel:"
 
 #: Schemes that are programs, in real time only: `cmd:SENDER => RECEIVER`, with a label if need be (`cmd[LABEL]:…`).
@@ -43,7 +44,7 @@ _PROGRAM = re.compile(r"\s*cmd(?:\[([^\]]*)\])?:(.*)", re.DOTALL)
 #: Transports for our controllers in real time.
 TRANSPORTS = ("udp", "quic")
 
-#: More seeds of one comparison are a mistake, not a study.
+#: The most seeds of one comparison: more are probably a mistake.
 MOST_REPETITIONS = 100_000
 
 
@@ -53,7 +54,7 @@ SCHEMA: Mapping[str, Any] = json.loads(_verus.scenario_schema())
 #: Every field of a scenario, with its default.
 DEFAULTS: Scenario = json.loads(_verus.default_scenario())
 
-#: More flows in one run than this are refused: a typing error more likely than a wish.
+#: The most flows in one run: more are probably a typing error.
 MOST_FLOWS: int = SCHEMA["properties"]["flows"]["maxItems"]
 
 
@@ -62,7 +63,7 @@ class Contestant:
     """One entry of a comparison: the flows that share the link in one run.
 
     Attributes:
-        text: As given: ``verus:ratio=2``, or a mix such as ``verus*2+cubic*2``.
+        text: The user's text: ``verus:ratio=2``, or a mix such as ``verus*2+cubic*2``.
         scheme: Bare name (``verus``); for a mix, the text.
         params: The keys that were set (``{"ratio": 2}``); empty for a mix.
         label: For tables and figures.
@@ -151,14 +152,14 @@ class Contestant:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One simulation, and what to call it.
+    """One simulation, and its names in results.
 
     Attributes:
         trace: The channel as the user named it.
         queue: The bottleneck queue as the user wrote it.
         contestant: The flows over it.
         scenario: The simulator's input: plain values, ready for JSON.
-        part: Which part of an experiment it belongs to, where there are several.
+        part: The part of an experiment that it belongs to, where there are several.
     """
 
     trace: str
@@ -168,11 +169,11 @@ class Run:
     part: str = ""
 
     def to_json(self) -> str:
-        """The scenario as the simulator takes it."""
+        """The scenario as the simulator's JSON."""
         return json.dumps(self.scenario, allow_nan=False, sort_keys=True)
 
     def without_series(self) -> Run:
-        """The same run, of which only metrics and totals are kept: nothing grows with its duration."""
+        """The same run with metrics and totals only: nothing grows with its duration."""
         return replace(self, scenario=cast("Scenario", {**self.scenario, "series": False}))
 
 
@@ -186,16 +187,16 @@ def make_run(
     part: str = "",
     **fields: Any,
 ) -> Run:
-    """Writes down one simulation.
+    """Describes one simulation.
 
     Args:
         trace: The channel as results name it.
         queue: The bottleneck queue.
         contestant: The flows over it.
-        path: Where the trace lies, if its name alone does not say so.
+        path: The trace's path, if its name is not the path.
         traffic: The data that every flow sends.
-        part: Which part of an experiment it belongs to.
-        **fields: The scenario's others, in place of `DEFAULTS`.
+        part: The part of an experiment that it belongs to.
+        **fields: Other fields of the scenario, in place of `DEFAULTS`.
     """
     sends = {} if traffic == "full" else {"traffic": traffic}
     flows = [{"scheme": text, "start_s": 0.0, "stop_s": None, "delay_ms": None, **sends} for text in contestant.flows]
@@ -235,10 +236,10 @@ def refused() -> Iterator[None]:
 
 
 def check_fields(values: Mapping[str, Any], *, flow: bool = False) -> None:
-    """Refuses fields of a scenario, or of a flow, that Rust would not take, the others being as by default.
+    """Refuses fields of a scenario, or of a flow, that Rust would refuse if the others had their defaults.
 
     Raises:
-        FieldError: The first field found wanting, and its range.
+        FieldError: The first invalid field, and its range.
     """
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
@@ -289,10 +290,10 @@ class Settings(RunSettings, PathSettings):
                 object.__setattr__(self, entry.name, int(value))
 
     def check(self) -> None:
-        """Refuses what cannot be run, before anything runs.
+        """Refuses invalid settings, before anything runs.
 
         Raises:
-            FieldError: The first field found wanting, and why.
+            FieldError: The first invalid field, and the reason.
             OSError: A trace cannot be read.
         """
         for name in ("traces", "schemes", "mixes", "queues", "transports"):
@@ -339,7 +340,7 @@ class Settings(RunSettings, PathSettings):
                 checked(name, text, _verus.check_channel)
 
     def contestants(self) -> list[Contestant]:
-        """Everyone who runs, in the order given, each once.
+        """All contestants, in the order given, each once.
 
         Raises:
             FieldError: A scheme or mix cannot be used.
@@ -398,7 +399,7 @@ class Settings(RunSettings, PathSettings):
         """The channel of each repetition of a cell.
 
         Raises:
-            FieldError: It has no stretches, or not so many.
+            FieldError: It has no stretches, or not enough.
         """
         if self.stretches is None:
             return [trace] * self.repeat
@@ -417,7 +418,7 @@ class Settings(RunSettings, PathSettings):
         return [*parts, stretch(trace, self.stretches, self.duration_s, recorded_s)]
 
     def _fields(self) -> dict[str, Any]:
-        """Those that a scenario has under the same name and with the same meaning."""
+        """The settings that a scenario has under the same name and with the same meaning."""
         shared_fields = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name in DEFAULTS}
         del shared_fields["flows"]
         return {**shared_fields, "changes": list(self.changes)}
@@ -447,7 +448,7 @@ _SHORT_S = 0.1
 
 
 def stretch(recording: str, number: int, seconds: float, there: float = math.inf) -> str:
-    """The stretch of a recording with this number, from 1: each of so many seconds, one after another, till its end.
+    """The stretch of a recording with this number, from 1; stretches of `seconds` follow each other until its end.
 
     Example:
         >>> stretch("town.down", 3, 30), stretch("town.down", 2, 30, 59.987)
@@ -457,7 +458,7 @@ def stretch(recording: str, number: int, seconds: float, there: float = math.inf
 
 
 def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:
-    """The same contestants, those whose labels coincide labelled by their full text.
+    """The contestants, with the full text as label where labels coincide.
 
     Example:
         >>> twins = [Contestant.from_scheme("verus"), Contestant.from_scheme("verus:ratio=2")]
@@ -474,7 +475,7 @@ def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:
 
 
 def is_real(text: str) -> bool:
-    """Whether a scheme is of something that no simulator has: the kernel, or a program.
+    """Whether a scheme needs real time: one of the kernel, or a program.
 
     Example:
         >>> is_real("linux:cc=cubic"), is_real("cmd:iperf3 -c {host}"), is_real("cubic")

@@ -1,6 +1,6 @@
-"""A scenario's types and settings, written by `scripts/scenario_types.py` from the schema that Rust states.
+"""A scenario's types and settings, written by `scripts/scenario_types.py` from Rust's schema.
 
-Whatever takes a path or a run in Python has its settings from here: as keywords (`…Options`), and as values with
+Functions that take a path or a run have their settings from here: as keywords (`…Options`), and as values with
 defaults (`…Settings`). Ranges are in `verus.lab.scenario.SCHEMA`.
 """
 
@@ -53,7 +53,7 @@ class Change(TypedDict, total=False):
 
 
 class PathOptions(TypedDict, total=False):
-    """What a path is beside its channel and queue."""
+    """The fields of a path beside its channel and queue."""
 
     #: A second link in series, which data cross after the first, with a queue of its own; none if absent.
     #: Results state the time in the last queue that a packet crossed, and the capacity of the narrower link.
@@ -113,7 +113,7 @@ class PathOptions(TypedDict, total=False):
 
 
 class RunOptions(TypedDict, total=False):
-    """What is said of a whole run."""
+    """The fields of a whole run."""
 
     #: Size of data packets as the link accounts them (IP), bytes: more than the 40 of an IPv4 and a TCP
     #: header.
@@ -152,7 +152,7 @@ class Scenario(PathOptions, RunOptions, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class PathSettings:
-    """What a path is beside its channel and queue: `PathOptions`, with defaults."""
+    """The fields of a path beside its channel and queue: `PathOptions`, with defaults."""
 
     second_trace: str | None = None
     second_queue: str = "infinite"
@@ -181,7 +181,7 @@ class PathSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """What is said of a whole run: `RunOptions`, with defaults."""
+    """The fields of a whole run: `RunOptions`, with defaults."""
 
     packet_bytes: int = 1500
     ack_every: int = 1

@@ -33,7 +33,7 @@ from verus.lab.scenario import Run
 #: Version of the files and of the keys; a change of either raises it.
 FORMAT = 4
 
-#: How long the digest is that stands before a packed outcome.
+#: The length of the digest before a packed outcome.
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 #: Executes runs; yields the index of each with its outcome, in the order in which they end.
@@ -89,7 +89,7 @@ class Keys:
         """Refuses to keep an outcome under its key if a file changed since the key was computed.
 
         Raises:
-            RuntimeError: One is not.
+            RuntimeError: A file changed.
         """
         for path in self._needs.get(key, ()):
             self._files.check(path)
@@ -99,14 +99,14 @@ class Store:
     """A folder of outcomes, by key. Several processes may use one at the same time.
 
     Args:
-        folder: Made as soon as there is something to put into it.
+        folder: The folder; made when the first outcome is written.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, key: str) -> Path:
-        """Where the outcome of that key is, or would be."""
+        """The path of the outcome of that key, whether or not it exists."""
         return self.folder / key[:2] / f"{key[2:]}.run"
 
     def check(self) -> None:
@@ -116,7 +116,7 @@ class Store:
             FieldError: It is a link, or a folder in it is.
         """
         refuse_link(self.folder)
-        with contextlib.suppress(OSError):  # that there is none, or that it is none, is no link
+        with contextlib.suppress(OSError):  # an absent folder, or a file, is no link
             for inner in self.folder.iterdir():
                 if inner.is_dir():
                     refuse_link(inner)
@@ -130,11 +130,11 @@ class Store:
             return False
 
     def read(self, key: str) -> Outcome | None:
-        """The outcome of that key; None if it is not there, or damaged."""
+        """The outcome of that key; None if it is absent or damaged."""
         try:
             with self._packed(key) as packed:
                 return _unpack(packed)
-        except Exception:  # a stranger's: the digest is right, and what follows it is nothing of ours
+        except Exception:  # an untrusted file: the digest is right, but its content is no outcome
             return None
 
     @contextmanager
@@ -142,7 +142,7 @@ class Store:
         """The same, packed: an open file behind its digest, which matched.
 
         Raises:
-            OSError, ValueError: It is not there, or damaged.
+            OSError, ValueError: It is absent or damaged.
         """
         with bounded_reading.opened(self.path(key), bounded_reading.MOST_UNPACKED) as file:
             written = file.read(_DIGEST_BYTES)
@@ -162,10 +162,10 @@ class Store:
         replace_below(self.folder, name, hashlib.sha256(packed).digest() + packed)
 
     def outcome(self, key: str) -> Outcome:
-        """The outcome of that key, which was there a moment ago.
+        """The outcome of that key, which existed a moment ago.
 
         Raises:
-            RuntimeError: It is not there any more.
+            RuntimeError: It no longer exists.
         """
         outcome = self.read(key)
         if outcome is None:
@@ -185,7 +185,7 @@ def complete(
     Args:
         runs: The runs.
         keys: The key of each; runs of one key are run once.
-        store: Where outcomes are looked for and kept.
+        store: The store of outcomes.
         work: Executes the missing ones.
         made: The object that computed the keys: a run whose files have changed since is not kept.
 
@@ -264,7 +264,8 @@ def unpack(packed: bytes) -> Outcome:
     """The outcome that `pack` packed.
 
     Raises:
-        ValueError: It is nothing of that kind, damaged, or holds more than a file of ours; likewise `IndexError`.
+        ValueError: It is no packed outcome, damaged, or larger than a file of ours; likewise
+            `IndexError`.
     """
     return _unpack(io.BytesIO(packed))
 
@@ -287,7 +288,7 @@ def _unpack(packed: BinaryIO) -> Outcome:
 
 
 def _array(content: io.BytesIO, end: int) -> Any:
-    """The next that `numpy.save` wrote; its header is believed as far as there is content for it."""
+    """Reads the next array that `numpy.save` wrote; its header is trusted only up to the size of the content."""
     import numpy as np
 
     begin = content.tell()

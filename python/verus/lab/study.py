@@ -29,7 +29,7 @@ from verus.lab.schema import PathOptions, RunOptions, Scenario
 #: The types of the schema.
 _TYPES: Mapping[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
 
-#: Settings of which every run of a study has the same.
+#: Settings that are the same in every run of a study.
 _FIXED = ("changes", "changes_repeat_s", "bin_ms", "seed")
 
 #: Keys that a study may vary, in the order in which they are multiplied out, seeds innermost, and
@@ -47,7 +47,7 @@ KEYS: Mapping[str, type] = {
     "seed": int,
 }
 
-#: Those of them that are no column of every row of results.
+#: Keys that are no column of every row of results.
 EXTRA = KEYS.keys() - {
     *("trace", "queue", "ack", "delay_ms", "packet_bytes", "duration_s", "flows", "scheme", "mix", "seed")
 }
@@ -58,7 +58,7 @@ _CALLED = {str: "a text", int: "a whole number", float: "a number", bool: "true 
 #: Settings of a comparison that are lists, by their keys here.
 _LISTS = {"trace": "traces", "scheme": "schemes", "mix": "mixes", "queue": "queues"}
 
-#: A study of more runs is a typing error rather than a wish.
+#: The most runs of a study: more are probably a typing error.
 MOST_RUNS = 1_000_000
 
 #: The value of one key in one run.
@@ -71,7 +71,8 @@ class Planned:
 
     Attributes:
         run: The simulation; its `part` is the name of the part that it belongs to.
-        swept: The columns of the study's own: `EXTRA` that it names, and ``params.KEY``, where the part has them.
+        swept: The study's own columns: `EXTRA` that it names, and ``params.KEY``, where the part
+            has them.
     """
 
     run: Run
@@ -83,7 +84,7 @@ class Study:
     """A study with its runs.
 
     Attributes:
-        name: As the file says, or the file's own name.
+        name: The name in the file, or the file's name.
         columns: The type of each column that its rows have beside those of a comparison.
         runs: In order.
     """
@@ -98,7 +99,7 @@ def read(path: Path) -> Study:
 
     Raises:
         OSError: The file, or a trace that it names, cannot be read.
-        ValueError: It is not TOML, or says something that cannot be run; the message names file and key.
+        ValueError: It is not TOML, or has invalid settings; the message names file and key.
     """
     try:
         table = tomllib.loads(bounded_reading.given(path, bounded_reading.MOST_TEXT).decode("utf-8-sig"))
@@ -186,7 +187,7 @@ def _part_runs(name: str, table: Mapping[str, Any]) -> Iterator[Planned]:
 
 
 def _refuse_many(lengths: Iterable[int]) -> None:
-    """Refuses a product of so many values that it is a typing error, before it is made."""
+    """Refuses a product of too many values, which is probably a typing error, before it is made."""
     if math.prod(lengths) > MOST_RUNS:
         raise _StudyError(f"more than {MOST_RUNS} runs: each value of every key meets every other")
 
@@ -202,7 +203,7 @@ def _filed() -> Iterator[None]:
 
 
 def _with_params(schemes: Sequence[Any], params: Any) -> list[tuple[str, dict[str, Value]]]:
-    """Each scheme with each setting of its keys, and what these are."""
+    """Each scheme with each combination of its keys' values, and these values."""
     if not isinstance(params, dict):
         raise _StudyError(f"params: must be a table of keys of the schemes, not {shown(params)}")
     keys_of = {entry["name"]: [key["key"] for key in entry["keys"]] for entry in json.loads(_verus.list_schemes())}
@@ -228,7 +229,7 @@ def _with_params(schemes: Sequence[Any], params: Any) -> list[tuple[str, dict[st
 
 
 def _word(value: Value) -> str:
-    """A value as schemes have it."""
+    """A value in the syntax of schemes."""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 

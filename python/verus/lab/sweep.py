@@ -1,8 +1,8 @@
 """A study's folder: the plan, each outcome as its run ends, and the dataset once all are done.
 
 `plan.json.gz` lists every run with its key, `runs/` has the outcomes (see `verus.lab.store`), and
-`results.parquet` is written from these two alone: its bytes do not depend on when, where, in which
-order or how often work was done.
+`results.parquet` is written from these two alone. Its bytes do not depend on the time, the place,
+the order or the repetition of the work.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from verus.lab.study import Planned, Study
 if TYPE_CHECKING:
     from verus.lab.schema import Scenario
 
-#: A column of the study's own, by the type that its values have.
+#: The type of one of the study's own columns, by the type of its values.
 _TYPES = {"float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
 
 #: Columns that identify a cell of a study beside its own columns: all settings except the seed.
@@ -43,12 +43,12 @@ IDENTITY = ("part", "trace", "queue", "ack", "delay_ms", "packet_bytes", "durati
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The runs of a study, ready to be saved: they need neither the study's file nor its traces again.
+    """The runs of a study, ready to be saved, independent of the study's file and its traces.
 
     Attributes:
-        name: The study's.
+        name: The study's name.
         engine: The engine that executes it (see `verus.lab.store.engine`).
-        columns: The type of each column of the study's own: ``float``, ``bool`` or ``str``.
+        columns: The type of each of the study's own columns: ``float``, ``bool`` or ``str``.
         keys: The key of each run's outcome.
         runs: Each run.
     """
@@ -61,7 +61,7 @@ class Plan:
 
     @classmethod
     def of(cls, study: Study, engine: str, keys: Keys | None = None) -> Plan:
-        """The plan of a study; `keys` makes the keys, if it is given.
+        """The plan of a study; `keys` computes the keys, if it is given.
 
         Raises:
             OSError: A trace or a model cannot be read.
@@ -76,7 +76,7 @@ class Plan:
         )
 
     def digest(self) -> str:
-        """The same for the same runs in the same order by the same engine, and for nothing else."""
+        """A digest of the runs in their order and of the engine."""
         return hashlib.sha256(self._json.encode()).hexdigest()
 
     @cached_property
@@ -94,7 +94,7 @@ class Plan:
             "scenario": _fields([run.scenario for run in runs]),
             "swept": _fields([planned.swept for planned in self.runs]),
         }
-        return json.dumps(fields, allow_nan=False)  # in this order: that of columns is the dataset's
+        return json.dumps(fields, allow_nan=False)  # unsorted: the order of columns is that of the dataset
 
     def pack(self) -> bytes:
         """The bytes of its file.
@@ -112,7 +112,7 @@ class Plan:
 
     @classmethod
     def read(cls, path: Path) -> Plan:
-        """Reads what `pack` made.
+        """Reads a plan that `pack` made.
 
         Raises:
             OSError: It cannot be read.
@@ -155,10 +155,10 @@ class Plan:
             raise ValueError(f"`{path}`: not the plan of a sweep ({error})") from error
 
     def _check(self, scenario_fields: Collection[str]) -> None:
-        """Refuses what no plan of ours says.
+        """Refuses values that no plan of ours has.
 
         Raises:
-            ValueError: It says so.
+            ValueError: It has such a value.
         """
         if not isinstance(self.name, str) or not isinstance(self.engine, str):
             raise ValueError("its name or engine is no text")
@@ -192,7 +192,7 @@ _OF_RUN = ("trace", "queue", "part")
 
 
 def _coded(values: Sequence[Any]) -> dict[str, Any]:
-    """Values of which many are alike: each once, and which of them stands where, unless all are one.
+    """Codes values with many duplicates: each value once, and its index at each place, unless all are equal.
 
     Example:
         >>> _coded(["a", "b", "a"]), _coded([5, 5])
@@ -205,7 +205,7 @@ def _coded(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Each field of the rows, coded; None where a row is without it."""
+    """Each field of the rows, coded; None where a row lacks it."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: _coded([row.get(name) for row in rows]) for name in names}
 
@@ -229,7 +229,7 @@ def _contestant(fields: Mapping[str, Any]) -> Contestant:
 
 
 class Folder:
-    """Where a study is.
+    """The folder of a study.
 
     Args:
         path: The folder; made when something is written.
@@ -242,7 +242,7 @@ class Folder:
         self.store = Store(path / "runs")
 
     def check(self) -> None:
-        """Refuses a place that has something else in it.
+        """Refuses a folder with other contents.
 
         Raises:
             FieldError: It is no folder, or not one of a sweep.
@@ -254,7 +254,7 @@ class Folder:
         self.store.check()
 
     def begin(self, plan: Plan) -> None:
-        """Writes the plan, unless it is there.
+        """Writes the plan, unless it exists.
 
         Raises:
             OSError: The folder cannot be made.
@@ -267,7 +267,7 @@ class Folder:
             replace_whole(self.plan_path, content)
 
     def missing(self, plan: Plan) -> dict[str, Run]:
-        """The runs that are not there, by key, in order."""
+        """The runs without an outcome, by key, in order."""
         return {key: run for key, run in plan.distinct().items() if not self.store.has(key)}
 
     def finish(self, plan: Plan, failed: Mapping[str, str] | None = None) -> pa.Table:
@@ -280,7 +280,7 @@ class Folder:
 
         Raises:
             FieldError: It cannot be written.
-            RuntimeError: An outcome is not there any more.
+            RuntimeError: An outcome no longer exists.
         """
         failed = failed or {}
         table = _table(plan, self.store, leave=failed)
@@ -300,21 +300,21 @@ class Folder:
         return table
 
     def so_far(self, plan: Plan) -> pa.Table:
-        """The rows of the runs that are there."""
+        """The rows of the runs that are done."""
         missing = self.missing(plan)
         return _table(plan, self.store, leave=missing)
 
     def left_out(self) -> list[dict[str, Any]]:
-        """The runs that the dataset is without since they failed for good, as it says; each `run` is a number."""
+        """The runs that the dataset lists as failed for good; each `run` is a number."""
         words = ("trace", "queue", "scheme", "seed", "problem")
         try:
             listed = json.loads((bounded_reading.table_schema(self.dataset).metadata or {})[MISSING.encode()])
             return [{"run": int(one["run"]), **{name: str(one[name]) for name in words}} for one in listed]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            return []  # it is whole, or says nothing that can be read
+            return []  # it is complete, or its list cannot be read
 
     def is_finished(self, plan: Plan) -> bool:
-        """Whether the dataset is there, and of this plan."""
+        """Whether the dataset exists and belongs to this plan."""
         try:
             metadata = bounded_reading.table_schema(self.dataset).metadata or {}
         except (OSError, ValueError):
@@ -323,10 +323,10 @@ class Folder:
 
 
 def merge(folders: Sequence[Folder], into: Folder) -> Plan:
-    """Brings together what several folders have of one study.
+    """Merges the outcomes of one study from several folders.
 
     Raises:
-        OSError: A folder is not there, or cannot be read.
+        OSError: A folder is absent, or cannot be read.
         ValueError: They are not of one study and one engine.
         FieldError: Something cannot be written.
     """
@@ -389,11 +389,12 @@ def _cast(kind: str, value: Any) -> Any:
 
 
 def cells(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Means over seeds: what tells a cell apart, its sender's `label`, `seeds`, each metric's `mean`, `half_width_95`.
+    """Means over seeds: a cell's identity, its sender's `label`, `seeds`, each metric's `mean` and `half_width_95`.
 
-    The latter is half of the mean's 95 % confidence interval (Student's t), None for a single seed, or where all seeds
-    gave one and the same run. A metric that no run of the cell observed is left out. `above` says by how much the cell
-    is above the first sender on the same path, seed by seed (`repeats.paired`), and `from` which sender that is.
+    `half_width_95` is half of the mean's 95 % confidence interval (Student's t). It is None for a
+    single seed, or if all seeds gave one and the same run. A metric that no run of the cell
+    observed is left out. `above` has the differences from the first sender on the same path, seed
+    by seed (`repeats.paired`), and `from` names that sender.
     """
     study_columns = [name for name in table.column_names if name not in ROW_SCHEMA.names]
     grouped: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

@@ -1,6 +1,6 @@
-"""Trains a model of a controller (Pötsch et al. 2016): which simulations are watched, and what becomes of them.
+"""Trains a model of a controller (Pötsch et al. 2016) from simulations and recorded packets.
 
-The counting is Rust's; a model leaves as the bytes of its file.
+Rust counts the transitions; the result is the bytes of the model's file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUEUE = "red:min=375000,max=1125000,p=0.001"
 #: The default channels: slow, busy and fast movement.
 CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highway-driving-3g-down")
 
-#: More users on one channel are refused: a typing error more likely than a wish.
+#: The most users of one channel: more are probably a typing error.
 MOST_USERS = 1000
 
 
@@ -32,9 +32,10 @@ class Training:
     """The runs that a model is trained on.
 
     Attributes:
-        scheme: The controller that is watched.
-        traces: Channels that its flows share.
-        users: Flows at a time: each number is a set of runs, and all sets make one model (section 6.5).
+        scheme: The controller to learn from.
+        traces: The channels that its flows share.
+        users: Numbers of concurrent flows: each is a set of runs, and all sets make one model
+            (section 6.5).
         recorded: Folders of `verus compare --records`, whose packets are used as well.
         duration_s: Length of each simulation.
         seed: First seed.
@@ -111,10 +112,10 @@ class Training:
 
 
 def train(training: Training, *, threads: int | None = None, progress: Progress | None = None) -> bytes:
-    """Watches, counts, and returns the model as the bytes of its file.
+    """Observes the runs, and returns the model as the bytes of its file.
 
     Args:
-        training: The runs to watch.
+        training: The runs to learn from.
         threads: Cores to use; all of them if None.
         progress: Called from time to time.
 
@@ -128,7 +129,7 @@ def train(training: Training, *, threads: int | None = None, progress: Progress 
 
 
 def watch(training: Training, *, threads: int | None = None, progress: Progress | None = None) -> _verus.Trainer:
-    """Watches, and counts what any quantization and percentile make a model of; arguments and errors as of `train`."""
+    """Observes the runs, and keeps counts for any quantization and percentile; arguments and errors as of `train`."""
     recorded = [columns for folder in training.recorded for columns in _packets(folder)]
     scenarios = [json.dumps({**run.scenario, "epochs": True, "series": False}) for run in training.runs()]
 
