@@ -1,4 +1,4 @@
-"""The page for a saved experiment, drawn from saved results only; and that for the log of a flow."""
+"""The pages for a saved experiment, drawn from saved results only, and for the log of a flow."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def page_for(results: Results) -> Page:
 
 
 def write_page(results: Results, folder: Path) -> Path:
-    """Draws everything in `folder`: `report.html`, and each figure that does not move as SVG and PNG in `figures/`.
+    """Draws everything in `folder`: `report.html`, and each figure without animation as SVG and PNG in `figures/`.
 
     Returns:
-        Where the page is.
+        The page's path.
     """
     page = page_for(results)
     path = folder / "report.html"
@@ -42,7 +42,7 @@ def write_log_page(log: Path) -> Path:
     """Draws the congestion graph of each trace of a qlog, on a page beside it.
 
     Returns:
-        Where the page is.
+        The page's path.
     """
     figures = [congestion(trace, name=f"congestion-{number}") for number, trace in enumerate(qlog.read_all(log), 1)]
     several = len(figures) > 1

@@ -56,7 +56,7 @@ def compare_page(results: Results) -> Page:
 
 
 def _round_trips(results: Results, echoes: Mapping[str, Any]) -> Section:
-    """Delay without load and with it, in one picture, and responsiveness."""
+    """The section of delay without and with load, in one picture, and of responsiveness."""
     # All rows of a test have the same round trips.
     row = results.rows.slice(0, 1).to_pylist()[0]
     statistics = [
@@ -90,7 +90,7 @@ def _timing_table(timing: Mapping[str, Any]) -> Markup:
     return facts(rows) + note("By how much each packet left the emulator after its time.")
 
 
-#: In place of a figure.
+#: The text in place of a figure.
 _NO_PROFILE = paragraphs(
     [
         "There is no delay profile to draw: Verus's are saved every 5 s of a run, and none of these came so far, or "
@@ -133,7 +133,7 @@ def _brief(cell: Cell, *, live: bool) -> str:
 
 
 def _of_blocks(results: Results, parts: Sequence[Block], **draw: Callable[..., Figure | None]) -> list[Figure]:
-    """Figures of each block that has something to show, each by what files of it are called."""
+    """Figures of each block that has data for them; the keywords are the prefixes of file names."""
     drawn = (
         each(results, block, name=f"{kind}-{name}")
         for name, block in zip(_names(parts), parts, strict=True)
@@ -143,7 +143,7 @@ def _of_blocks(results: Results, parts: Sequence[Block], **draw: Callable[..., F
 
 
 def _names(parts: Sequence[Block]) -> list[str]:
-    """For each block a part of file names that no other has."""
+    """A unique part of file names for each block."""
     names: list[str] = []
     for block in parts:
         several = sum(other.short == block.short for other in parts) > 1
@@ -153,7 +153,7 @@ def _names(parts: Sequence[Block]) -> list[str]:
 
 
 def results_table(block: Block) -> Markup:
-    """One channel and queue as an HTML table; of a live path, round trips in place of what cannot be observed there."""
+    """One channel and queue as an HTML table; a live path has round trips in place of metrics of the bottleneck."""
     style = looks(block.cells)
     fair = any(cell.flows > 1 for cell in block.cells)
     pieces = any(cell["completions"] is not None for cell in block.cells)
@@ -197,7 +197,7 @@ def _caption(block: Block) -> Markup:
 
 
 def differences_table(block: Block) -> Markup:
-    """By how much each contestant is above the first one, run by run; nothing where no runs can be paired."""
+    """The table of differences from the first contestant, run by run; empty where no runs can be paired."""
     rows = [
         [cell.title, *(difference(cell.above.get(name), as_text) for name, (_, as_text) in DIFFERENCES.items())]
         for cell in block.cells

@@ -1,4 +1,4 @@
-"""A table of texts, and how it is written: for a terminal, a page, a document and a program."""
+"""A table of texts, and its forms for a terminal, a page, a document and a program."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Grid:
     """A table.
 
     Attributes:
-        heads: Of the columns; a line break in one is one in the table.
-        rows: Cells, the first of each being its name.
+        heads: The heads of the columns; a line break in one is kept in the table.
+        rows: Rows of cells, the first of each being its name.
         title: One line; `Markup` is not escaped.
     """
 
@@ -115,14 +115,14 @@ def _marked(cell: str | Cell) -> str:
 
 
 def to_csv(rows: Iterable[Iterable[object]]) -> str:
-    """Rows for a program."""
+    """Rows as CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
 def facts(told: Iterable[tuple[str, str]], *, title: str = "") -> Markup:
-    """A short table for a page: what something is, and how much."""
+    """A short table for a page: names and values."""
     return Grid(heads=["", ""], rows=list(told), title=title).html()
 
 

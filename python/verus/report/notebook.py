@@ -31,7 +31,7 @@ _STYLE = Markup(
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure. A notebook shows it as a picture; nothing is drawn before it is shown.
+    """A figure. A notebook shows it as a picture, which is drawn only when it is shown.
 
     Attributes:
         title: One line.
@@ -73,14 +73,14 @@ class Plot:
         return target
 
     def _repr_html_(self) -> str:
-        # An image and no inline SVG: the names inside two of these would be the same.
+        # An image rather than inline SVG: two inline pictures would have the same names inside.
         drawn = base64.b64encode(self.to_svg().encode()).decode()
         shown = '<figure><img alt="{}" src="data:image/svg+xml;base64,{}"><figcaption>{}</figcaption></figure>'
         return Markup(shown).format(self.title, drawn, self.caption)
 
 
 def comparison_html(results: Results) -> str:
-    """The tables of a comparison, one for each channel and queue, as its page has them."""
+    """The tables of a comparison, one for each channel and queue, as on its page."""
     note = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
     return _framed(Markup("").join(results_table(block) for block in blocks(results)) + paragraphs([note]))
 
@@ -97,7 +97,7 @@ def run_html(results: Results) -> str:
 
 
 def facts_html(title: str, facts: Sequence[tuple[str, str]]) -> str:
-    """A short table: what a thing is, and how much."""
+    """A short table: names and values."""
     return _framed(grid.facts(facts, title=Markup("<b>{}</b>").format(title)))
 
 
@@ -114,7 +114,7 @@ def series(results: Results, *, trace: str | None = None, queue: str | None = No
     """Capacity, throughput, delay and window over time, on one channel and queue.
 
     Raises:
-        FieldError: None or several are meant.
+        FieldError: No block matches, or several do.
     """
     return Plot.of(figures.series(results, _block(results, trace, queue)))
 
@@ -123,7 +123,7 @@ def flows(results: Results, *, trace: str | None = None, queue: str | None = Non
     """The throughput of each flow over time, on one channel and queue.
 
     Raises:
-        FieldError: None or several are meant; or every run there has one flow.
+        FieldError: No block matches, or several do; or every run there has one flow.
     """
     block = _block(results, trace, queue)
     figure = figures.flows(results, block, name=f"flows-{figures.slug(block.short)}")
@@ -133,7 +133,7 @@ def flows(results: Results, *, trace: str | None = None, queue: str | None = Non
 
 
 def profiles(results: Results) -> Plot:
-    """Delay profiles: which delay came with which window, as Verus learned it.
+    """Delay profiles: delay by window, as Verus learned it.
 
     Raises:
         FieldError: No sender of these runs showed one.

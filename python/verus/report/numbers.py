@@ -1,4 +1,4 @@
-"""Numbers as people read them, and what those that are called delay mean."""
+"""Numbers for readers, and the definitions of delay."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def percent(value: float | None) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes for people.
+    """A number of bytes for readers.
 
     Example:
         >>> size(620_000_000), size(512)

@@ -1,5 +1,5 @@
-// What figures on a page do beside Vega-Lite: fit their place, say all values under the cursor, play.
-// `figures` is what `page.py` wrote: for each a Vega-Lite `spec`, and perhaps `frames`.
+// Behaviour of figures on a page beside Vega-Lite: they fit their place, show all values under the cursor, and play.
+// `figures` comes from `page.py`: a Vega-Lite `spec` for each, and perhaps `frames`.
 "use strict";
 
 const {vega, vegaLite} = window;
@@ -12,7 +12,7 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
-/** A number as people read it. */
+/** A number for readers. */
 function short(value) {
   if (typeof value !== "number") return value == null ? "–" : String(value);
   if (!isFinite(value)) return "–";
@@ -20,17 +20,17 @@ function short(value) {
   return size && (size < 0.001 || size >= 1e6) ? value.toExponential(2) : String(+value.toPrecision(size < 1 ? 3 : 4));
 }
 
-// ---- What a specification is made of
+// ---- Parts of a specification
 
-/** Panels beside and under each other, of which one by itself is one. */
+/** The panels of a figure; a single one is a list of one. */
 const panelsOf = (spec) => spec.concat ?? spec.vconcat ?? spec.hconcat ?? [spec];
-/** What is drawn in a panel, or in each row of one that has a row for each name. */
+/** The view in a panel, or in each row of a panel with a row for each name. */
 const viewOf = (panel) => panel.spec ?? panel;
 const layersOf = (panel) => viewOf(panel).layer ?? [viewOf(panel)];
 const markOf = (layer) => (typeof layer.mark === "string" ? layer.mark : layer.mark?.type);
 const isNumber = (channel) => channel?.type === "quantitative" && channel.scale !== null;
 
-/** A copy that may be changed, but for its data, which may be large. */
+/** A copy that may be changed, except its data, which may be large. */
 function copy(value, key) {
   if (value === null || typeof value !== "object" || key === "data") return value;
   if (Array.isArray(value)) return value.map((each) => copy(each));
@@ -39,11 +39,11 @@ function copy(value, key) {
 
 // ---- Drawing
 
-const GAP = 66; // about what an axis takes
+const GAP = 66; // the approximate size of an axis
 
 const NARROW = 600;
 
-/** What stands beside a chart on wide pages goes below it, and long names of categories are cut. */
+/** Moves what is beside a chart on wide pages below it, and cuts long names of categories. */
 function narrow(spec, width) {
   const below = {orient: "bottom", direction: "horizontal", columns: Math.max(2, Math.floor(width / 110))};
   spec.config = {...spec.config, legend: {...spec.config?.legend, ...below}};
@@ -53,7 +53,7 @@ function narrow(spec, width) {
   }
 }
 
-/** The specification for a place so many pixels wide. */
+/** The specification for a place of this width in pixels. */
 function fitted(figure, width) {
   const spec = copy(figure.spec);
   const panels = panelsOf(spec);
@@ -68,7 +68,7 @@ function fitted(figure, width) {
   if (spec.concat) spec.columns = columns;
   if (width < NARROW || figure.excess) narrow(spec, width);
   for (const layer of panels.flatMap(layersOf)) {
-    // What stands right of a line stays at its end, which comes nearer as the chart gets narrower.
+    // Names right of a line stay at its end, which moves left as the chart gets narrower.
     const beside = layer.mark?.dx?.expr;
     if (beside) layer.mark.dx = {expr: `${beside} > 9 ? max(9, ${beside} * ${chosen / own}) : ${beside}`};
   }
@@ -79,7 +79,7 @@ function fitted(figure, width) {
   return spec;
 }
 
-/** Draws a figure, or draws it again; waits for no timer and no file, so that it is there before it is printed. */
+/** Draws a figure, or draws it again, without a timer or a file, so that it is complete before printing. */
 function draw(place, width = place.clientWidth) {
   const figure = figures[Number(place.dataset.figure)];
   figure.drawing = drawn(place, figure, width);
@@ -114,9 +114,9 @@ async function drawn(place, figure, width) {
   }
 }
 
-const MOST_NAMES = 40; // beyond these a layer of texts is no layer of names
+const MOST_NAMES = 40; // a layer with more texts is no layer of names
 
-/** Leaves out names that would lie on another, as in a chart narrower than it was made: its legend has them all. */
+/** Leaves out names that would overlap another in a narrow chart; its legend has them all. */
 function untangle(place) {
   for (const layer of place.querySelectorAll("g.mark-text")) {
     const names = [...layer.querySelectorAll("text")];
@@ -133,7 +133,7 @@ function untangle(place) {
 
 const quiet = {level: () => quiet, error: (...told) => console.error(...told), warn: () => quiet, info: () => quiet, debug: () => quiet};
 
-/** Where the panels of a drawn figure are, in pixels from its upper left corner, and their scales. */
+/** The places of a drawn figure's panels, in pixels from its upper left corner, and their scales. */
 function geometry(figure) {
   const view = figure.view;
   const [left, top] = view.origin();
@@ -167,7 +167,7 @@ function geometry(figure) {
 
 // ---- Values under the cursor
 
-/** The lines of a figure: for each panel its title and, by name, where each goes. */
+/** The lines of a figure: for each panel its title and, by name, the points of each line. */
 function lines(figure) {
   if (figure.lines) return figure.lines;
   const whole = figure.spec.data?.values;
@@ -201,7 +201,7 @@ function lines(figure) {
   return figure.lines;
 }
 
-/** The last value at or before a place, which lines hold in order. */
+/** The last value at or before a place, in the ordered points of a line. */
 function at(line, x, holds) {
   let low = 0, high = line.x.length;
   while (low < high) {
@@ -215,7 +215,7 @@ function at(line, x, holds) {
   return line.y[before < 0 || line.x[low] - x < x - line.x[before] ? low : before];
 }
 
-/** What every line says at `x`: a row for each name, a column for each panel that shares what is across. */
+/** The value of every line at `x`: a row for each name, a column for each panel with the same horizontal axis. */
 function readout(figure, index, x) {
   const all = lines(figure);
   const columns = (figure.spec.vconcat ? all : [all[index]]).filter((panel) => panel.names.size);
@@ -243,7 +243,7 @@ function readout(figure, index, x) {
   return element("table", {}, caption, element("thead", {}, head), element("tbody", {}, ...rows));
 }
 
-/** Shows something beside the pointer, where it hides least. */
+/** Shows something beside the pointer, where it covers least. */
 function tell(content, event) {
   told.replaceChildren(content);
   told.style.display = "block";
@@ -253,7 +253,7 @@ function tell(content, event) {
   told.style.top = `${Math.max(4, Math.min(event.clientY - height / 2, innerHeight - height - 4))}px`;
 }
 
-/** Of a single mark: what Vega found under the pointer. */
+/** The values of the single mark under the pointer, from Vega. */
 function tooltip(handler, event, item, value) {
   if (value == null || value === "") {
     if (!told.dataset.lines) told.style.display = "none";
@@ -308,9 +308,9 @@ async function save(figure, download, kind) {
   element("a", {download, href}).click();
 }
 
-// ---- What moves
+// ---- Animation
 
-/** Shows the frame of a moment: the last snapshot, and every value of `now` at it. */
+/** Shows the frame of a moment: the last snapshot, and every value of `now` at that time. */
 function show(figure, time) {
   const {snapshots, now} = figure.frames;
   figure.at = time;
@@ -340,7 +340,7 @@ function player(place) {
     output.textContent = `${Number(slider.value).toFixed(1)} s${last ? `, profile of ${short(last.t)} s` : ", no profile yet"}`;
   };
   let begun = null;
-  const SPEED = Math.max(1, (end - start) / 15); // the whole in a quarter of a minute
+  const SPEED = Math.max(1, (end - start) / 15); // all of it within 15 s
   const tick = (clock) => {
     if (begun === null) return;
     const time = begun.time + ((clock - begun.clock) / 1000) * SPEED;
@@ -367,7 +367,7 @@ function player(place) {
   output.textContent = `${Number(end).toFixed(1)} s${last ? `, profile of ${short(last.t)} s` : ""}`;
 }
 
-// ---- When figures are drawn: those in sight first, then the others while nothing else is to be done
+// ---- Order of drawing: visible figures first, then the others while the page is idle
 
 for (const place of places) {
   const figure = figures[Number(place.dataset.figure)];
@@ -404,7 +404,7 @@ addEventListener("resize", () => {
   }, 150);
 });
 
-const PAPER = 680; // what fits across a page of A4 or letter, in CSS pixels
+const PAPER = 680; // the width of a page of A4 or letter, in CSS pixels
 addEventListener("beforeprint", () => {
   for (const place of places) {
     left.delete(place);

@@ -22,9 +22,9 @@ class Section:
 
     Attributes:
         title: Its heading.
-        body: Before the figures (tables, paragraphs); escaped if it is no `Markup`.
+        body: The content before the figures (tables, paragraphs); escaped if it is no `Markup`.
         figures: Pictures, in order.
-        after: Likewise after them.
+        after: The content after them, likewise.
     """
 
     title: str
@@ -38,7 +38,7 @@ class Page:
     """A whole page, before it is HTML.
 
     Attributes:
-        title: At the top and in the browser's tab.
+        title: The title at the top and in the browser's tab.
         lead: A sentence or two under it.
         sections: In order.
     """
@@ -54,7 +54,7 @@ class Page:
 
 
 def to_html(page: Page, config: Mapping[str, Any] | None = None) -> str:
-    """The page as one self-contained file; with the `config` of its results, it says where they come from."""
+    """The page as one self-contained file; with the `config` of its results, it states their provenance."""
     sections: list[tuple[Section, list[tuple[int, Figure, str]]]] = []
     specs: list[str] = []
     for section in page.sections:
@@ -69,7 +69,7 @@ def to_html(page: Page, config: Mapping[str, Any] | None = None) -> str:
         page=page,
         sections=sections,
         provenance=None if config is None else _provenance(config),
-        # Scripts and data, in which `<` is escaped where a text may have it.
+        # Scripts and data; texts in them have `<` escaped.
         bundle=Markup(render.bundle()),
         specs=Markup(",\n".join(specs)),
         script=Markup((resources.files("verus.report") / "page.js").read_text(encoding="utf-8")),
@@ -77,7 +77,7 @@ def to_html(page: Page, config: Mapping[str, Any] | None = None) -> str:
 
 
 def _provenance(config: Mapping[str, Any]) -> dict[str, str]:
-    """Where the numbers come from: the channels, the version, the machine, and how to run it again."""
+    """The provenance of the numbers: the channels, the version, the machine, and the command to run it again."""
     columns: dict[str, Callable[[dict[str, Any]], str | None]] = {
         "kind": lambda channel: channel.get("kind"),
         "Mbit/s": lambda channel: _rounded(channel.get("mean_mbps"), 2),

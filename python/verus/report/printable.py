@@ -16,7 +16,7 @@ _LEFT_OUT = " … "
 
 
 def line(text: str) -> str:
-    r"""One line: newlines and all else that is not to be seen are escaped; the middle of a long one is left out.
+    r"""One line: newlines and invisible letters are escaped; the middle of a long line is left out.
 
     Example:
         >>> print(line("\x1b[2J資料\r\nforged \u202egpj\udcff"))
@@ -32,14 +32,14 @@ def line(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text with every letter that is not to be seen written out, however long that makes it."""
+    """The text with every invisible letter escaped, whatever its length."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
 
 
 def _escape(letter: str) -> str:
-    # Spaces of other widths are no harm.
+    # Spaces of other widths are harmless.
     return letter if letter in "\u00a0\u2009\u202f" else letter.encode("unicode_escape").decode("ascii")
 
 
@@ -50,5 +50,5 @@ def rows(values: Iterable[Any]) -> str:
         >>> print(rows([{"name": "\x1b\x7f\u202e"}]))
         {"name": "\u001b\u007f\u202e"}
     """
-    # `json` escapes everything beyond ASCII, and DEL is within.
+    # `json` escapes everything beyond ASCII, but not DEL.
     return "\n".join(json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f") for value in values)

@@ -45,7 +45,7 @@ _RECORDING = _fields(
     ),
 )
 
-#: In the order of pages.
+#: The directions, in the order of pages.
 _WAYS = ("down", "up")
 
 #: Limits of a recorded rate, by `limited_by`: whether the path is the limit, and words for it.
@@ -59,7 +59,7 @@ _LIMITS = {
 }
 
 
-#: From which share of the time on a queue is taken to have stood all the time.
+#: The least share of the time with a queue that counts as all the time.
 _STEADY = 0.95
 
 
@@ -67,14 +67,14 @@ def page(results: Results) -> Page:
     """The page of a recording: bursts as in the paper's Figs. 1 and 2, then the sections of every test.
 
     Raises:
-        ValueError: `run.json` does not tell what a recording tells.
+        ValueError: `run.json` lacks the fields of a recording.
     """
     recording = _checked(results.config)
     directions = {way: recording["ways"][way] for way in _WAYS if way in recording["ways"]}
     arrivals = figures.arrivals({way: found["stretch"] for way, found in directions.items()})
     bursts = figures.distributions({way: found["bursts"] for way, found in directions.items()})
     base = compare_page(results)
-    # The series of the test go by acknowledgements, which wait in the other direction's queue.
+    # The series of the test come from acknowledgements, which wait in the other direction's queue.
     rest = [section for section in base.sections if section.title == "Results"]
     sections = [
         Section(title="Recorded", body=_summary(directions) + _clocks(recording["clocks"])),
@@ -120,7 +120,7 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_gaps(way: Any) -> Any:
-    """The same with a delay in every bin: null, where nothing arrived, is one too."""
+    """The direction with a number in every bin of delay, in place of null where nothing arrived."""
     series = way.get("series") if isinstance(way, dict) else None
     if not isinstance(series, dict) or not isinstance(series.get("delay_ms"), list):
         return way
@@ -129,7 +129,7 @@ def _without_gaps(way: Any) -> Any:
 
 
 def _check_pairs(way: dict[str, Any], name: str) -> None:
-    """Refuses what logarithmic axes cannot show."""
+    """Refuses values that logarithmic axes cannot show."""
     bursts = way["bursts"]
     for key, pairs in (("stretch", way["stretch"]), *((f"bursts.{key}", bursts[key]) for key in bursts)):
         minimum = 0 if key == "stretch" else 1

@@ -1,8 +1,8 @@
 """Turns figures into files: SVG by Vega, and PNG from that SVG.
 
-Drawing takes longer than simulating, and holds the interpreter lock; so a folder of figures is drawn
-by child processes (`python -m verus.render`) while the parent writes the page. They live as long as it does:
-until one has drawn its first figure, it has compiled Vega.
+Drawing takes longer than simulating, and holds the interpreter lock; so a folder of figures is
+drawn by child processes (`python -m verus.render`) while the parent writes the page. They live as
+long as the parent, since each must compile Vega before its first figure.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ PNG_SCALE = 2.0
 def svg(spec: Spec) -> str:
     """The figure as an SVG on white, dark text."""
     config = {**spec.get("config", {}), "background": "white", "padding": 14}
-    import vl_convert  # here: who only writes a page needs none
+    import vl_convert  # here: a page alone does not need it
 
     text: str = vl_convert.vegalite_to_svg({**spec, "config": config}, allowed_base_urls=[])
-    # Standing alone it has no page to take a text colour from.
+    # A separate file has no page to take a text colour from.
     return text.replace("currentColor", "#1b1f24")
 
 
@@ -72,27 +72,27 @@ def writing(figures: Sequence[Figure], folder: Path) -> Iterator[None]:
             for number, share in enumerate(shares):
                 path = Path(work, f"{number}.json")
                 path.write_text(json.dumps([[figure.name, figure.spec] for figure in share]), encoding="utf-8")
-                _told(number, [str(path), str(folder.absolute())])
+                _send(number, [str(path), str(folder.absolute())])
             yield
             for child in _CHILDREN[:count]:
                 answer = _pipe(child.stdout).readline()
                 if complaint := json.loads(answer) if answer else f"`verus.report.render` ended with {child.wait()}":
                     raise RuntimeError(f"a figure could not be drawn: {complaint[-400:]}")
         except BaseException:
-            _end()  # what they are drawing is not wanted any more
+            _end()  # their figures are no longer needed
             raise
 
 
 #: Drawing this many figures takes about as long as a child takes to start.
 _WORTH_A_CHILD = 3
 
-#: At work, or waiting for some.
+#: Child processes, at work or idle.
 _CHILDREN: list[subprocess.Popen[str]] = []
 _ALONE = threading.Lock()
 
 
-def _told(number: int, words: list[str]) -> None:
-    """Gives work to one of the children, which is started if it is not there yet."""
+def _send(number: int, words: list[str]) -> None:
+    """Sends work to one of the children, which is started if needed."""
     if number == len(_CHILDREN):
         child = subprocess.Popen(
             [
@@ -100,7 +100,7 @@ def _told(number: int, words: list[str]) -> None:
                 "-P",
                 "-m",
                 "verus.report.render",
-            ],  # -P: no module of the working folder's, who knows whose
+            ],  # -P: no untrusted module of the working directory
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -125,7 +125,7 @@ def _end() -> None:
 
 
 def bundle() -> str:
-    """Vega and Vega-Lite as one script, `vega` and `vegaLite` in it, for pages that must work without a network."""
+    """Vega and Vega-Lite as one script, as `vega` and `vegaLite`, for pages that must work without a network."""
     return gzip.decompress((resources.files("verus.report") / "vega.js.gz").read_bytes()).decode()
 
 
@@ -135,8 +135,8 @@ def to_json(spec: Spec) -> str:
 
 
 def _main() -> None:
-    """Draws what standard input says, a list of figures and a folder a line; answers with a line of complaint each."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and ends this process itself
+    """Draws lists of figures from standard input, a list and a folder a line; answers each with a line."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process itself
     for line in sys.stdin:
         path, folder = json.loads(line)
         complaint = ""

@@ -1,4 +1,4 @@
-"""The page of a study: what every setting does to throughput and delay, and a table of all cells."""
+"""The page of a study: the effect of every setting on throughput and delay, and a table of all cells."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from verus.report.table import DIFFERENCES, difference
 #: panels.
 _OF_SENDER = ("sender", "flows", "traffic")
 
-#: Panels of a figure, and names in it, beyond which nothing can be told apart.
+#: The most panels of a figure, and names in it, that can be distinguished.
 _MOST_PANELS = 12
 _MOST_NAMES = 24
 
-#: Rows of a table that a page has; the dataset has all.
+#: The most rows of a page's table; the dataset has all.
 _MOST_ROWS = 1000
 
 #: Metrics of each cell in the table, with their heads.
@@ -50,10 +50,11 @@ _ABOVE = {"throughput_mbps": "above first\nMbit/s", "qdelay_p95_ms": "above firs
 #: Further metrics in it where several flows share a link.
 _OF_FLOWS = {"flow_min_mbps": "least flow\nMbit/s", "flow_max_mbps": "most\nMbit/s"}
 
-#: Units of the axes that are numbers.
+#: Units of numeric axes.
 _UNITS = {"ms": "ms", "s": "s", "bytes": "bytes", "mbps": "Mbit/s"}
 
-#: Senders that fill a link are near each other, far from 0.
+#: The note for axes that do not begin at 0: senders that fill a link are near each other, far from
+#: 0.
 _NOT_FROM_0 = " Throughput axes do not begin at 0."
 
 _Y = {"throughput": ("throughput_mbps", "throughput, Mbit/s"), "delay": ("qdelay_mean_ms", "queueing delay, ms")}
@@ -62,11 +63,11 @@ Told = dict[str, Any]
 
 
 def write_study_page(folder: Folder) -> Path:
-    """Draws `report.html` and `figures/` of a study from the runs that are there; returns where the page is.
+    """Draws `report.html` and `figures/` of a study from the runs that are done; returns the page's path.
 
     Raises:
         OSError: Something cannot be read.
-        ValueError: The plan cannot be read, or no run is there.
+        ValueError: The plan cannot be read, or no run is done.
     """
     plan = Plan.read(folder.plan_path)
     missing = folder.missing(plan)
@@ -98,7 +99,7 @@ def study_page(plan: Plan, all_cells: Sequence[Told], done: int, total: int, fai
             both = [_by_axis(own, axis, what, name) for what in _Y]
             sections.append(Section(title=f"{before}By {_word(axis)}", figures=both))
         sections.append(Section(title=f"{before}Delay against throughput", figures=[_tradeoff(own, name)]))
-    # Where no run of a part delivered anything, there is no delay to draw.
+    # A part in which no run delivered anything has no delay to draw.
     drawn = [[figure for figure in section.figures if figure.spec["concat"]] for section in sections]
     sections = [replace(section, figures=own) for section, own in zip(sections, drawn, strict=True) if own]
     sections = [
@@ -111,7 +112,7 @@ def study_page(plan: Plan, all_cells: Sequence[Told], done: int, total: int, fai
 
 
 def _with_sender(cell: Told, columns: Iterable[str]) -> Told:
-    """A cell with its `sender`: the scheme and those of its keys that are no axis."""
+    """A cell with its `sender`: the scheme with its keys, except those that are axes."""
     axes = {name.removeprefix("params.") for name in columns if cell[name] is not None}
     kept = [f"{key}={value}" for key, value in cell["params"].items() if key not in axes]
     return {**cell, "sender": " ".join([cell["scheme"], *kept])}
@@ -153,7 +154,7 @@ def _name(cell: Told, axes: Iterable[str]) -> str:
 
 
 def _split(axes: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Axes that are of the sender, and those of the path."""
+    """The axes of the sender, and those of the path."""
     of_sender = [axis for axis in axes if axis in _OF_SENDER or axis.startswith("params.")]
     return of_sender, [axis for axis in axes if axis not in of_sender]
 
@@ -175,7 +176,7 @@ def _marks(own: Sequence[Told], axes: Sequence[str]) -> tuple[list[tuple[Told, s
 def _ends(mean: Mapping[str, float | None], low: str, high: str) -> dict[str, float]:
     """The ends of a mean's interval, under these names, if it has one."""
     middle, half_width = mean["mean"], mean["half_width_95"]
-    assert middle is not None  # a metric that no run observed has no mean at all
+    assert middle is not None  # a metric that no run observed has no entry
     return {} if half_width is None else {low: max(middle - half_width, 0.0), high: middle + half_width}
 
 
@@ -276,9 +277,9 @@ def _about(plan: Plan, told: Sequence[Told], axes: Sequence[str], there: int, to
     return Grid(heads=["axis", "values", ""], rows=rows).html() + note(words)
 
 
-def _failed(left: Sequence[Told]) -> Markup:
+def _failed(failed: Sequence[Told]) -> Markup:
     """Runs that failed for good, by name."""
-    if not left:
+    if not failed:
         return Markup()
     rows: list[Line] = [
         [
@@ -288,7 +289,7 @@ def _failed(left: Sequence[Told]) -> Markup:
             one["seed"],
             Text(one["problem"], "text"),
         ]
-        for one in left[:_MOST_ROWS]
+        for one in failed[:_MOST_ROWS]
     ]
     return Grid(heads=["failed", "channel", "queue", "seed", ""], rows=rows).html()
 
@@ -326,5 +327,5 @@ def _value(cell: Told, metric: str) -> str:
             return percent(value)
         return number(value, 2 if metric.endswith("_mbps") else 1)
 
-    half = mean["half_width_95"]
-    return shown(mean["mean"]) + ("" if half is None else f" ± {shown(half)}")
+    half_width = mean["half_width_95"]
+    return shown(mean["mean"]) + ("" if half_width is None else f" ± {shown(half_width)}")

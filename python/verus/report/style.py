@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from verus.report.summary import Cell
 
-#: From the smallest R to the largest: from light blue to purple.
+#: Shades of Verus from the smallest R to the largest: from light blue to purple.
 _VERUS_SHADES = ("#46aee6", "#1c7fc7", "#3558c0", "#5f35b8", "#8a2f9e")
 _HUES = {
     "cubic": ("#d55e00", "square"),
@@ -34,7 +34,7 @@ _HUES = {
     "prague": ("#9a7fe8", "triangle-up"),
 }
 
-#: Of a scheme that is not among them.
+#: The look of other schemes.
 _OTHER = ("#cc79a7", "square")
 
 #: Colours for contestants without a special one, or whose colour is taken: each far from the others
@@ -57,19 +57,20 @@ _PLAIN = (
 #: Strokes of lines that share a colour, in this order.
 _DASHES = ((), (8, 3), (2, 2), (8, 3, 2, 3))
 
-#: Two colours nearer than this in OKLab are taken for one another in a chart of many lines. Shades of Verus, which
-#: say R in order, may be nearer.
+#: Two colours nearer than this in OKLab are confused in a chart of many lines. Shades of Verus,
+#: which show R in order, may be nearer.
 NEAR = 0.075
 
 
 @dataclass(frozen=True)
 class Look:
-    """How one contestant is drawn.
+    """The look of one contestant.
 
     Attributes:
-        color: Of its points and lines.
-        shape: Of its points.
-        dashed: Whether its points are hollow (Verus in another mode than `robust`, and what shares a colour).
+        color: The colour of its points and lines.
+        shape: The shape of its points.
+        dashed: Whether its points are hollow (Verus in another mode than `robust`, and contestants
+            that share a colour).
         dash: Lengths of the strokes and gaps of its lines; empty if they are solid.
     """
 
@@ -113,7 +114,7 @@ def apart(color: str, others: Iterable[str]) -> bool:
 
 
 def distance(one: str, other: str) -> float:
-    """How different two colours look: Euclidean in OKLab (Ottosson 2020), where black and white are 1 apart.
+    """The difference between two colours: Euclidean in OKLab (Ottosson 2020), where black and white are 1 apart.
 
     Example:
         >>> round(distance("#000000", "#ffffff"), 3), distance("#1c7fc7", "#1c7fc7")
@@ -135,7 +136,7 @@ def _oklab(color: str) -> tuple[float, float, float]:
 
 
 def _linear(value: float) -> float:
-    """A part of an sRGB colour as light."""
+    """A component of an sRGB colour, linearised."""
     return float(value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4)
 
 
@@ -175,7 +176,7 @@ def _another(own: Look, chosen: Mapping[str, Look], *, again: bool) -> Look:
     return next(look for look in candidates if look not in chosen.values())
 
 
-#: Several of one scheme in a figure, such as flows, look alike.
+#: Similar colours for several of one scheme in a figure, such as flows.
 _SHADES = {"verus": (*_VERUS_SHADES[::2], *_VERUS_SHADES[1::2]), "cubic": (_HUES["cubic"][0], "#93370d", "#f4a261")}
 
 
@@ -203,7 +204,7 @@ def named(names: Iterable[str]) -> dict[str, str]:
 
 
 def dashes(colors: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
-    """The strokes of each line of `named`: other ones for each that shares its colour.
+    """The strokes of each line of `named`: different ones for lines that share a colour.
 
     Example:
         >>> dashes({"one": "#1c7fc7", "two": "#d55e00", "three": "#1c7fc7"})

@@ -48,11 +48,11 @@ class Cell:
         means: Mean over the runs of each of `NUMBERS`; None where no run observed it.
         halves: Half of the 95 % confidence interval of that mean; None where fewer than two runs observed it, or all
             runs are one and the same (`are_one`).
-        are_one: Whether they are.
-        above: By how much this contestant is above the block's first, run by run (`repeats.paired`); empty for
-            that one, and where there are no two runs.
-        parts: Of a mix, a cell for each scheme: the sum of what its flows got, the least and the most of them, and the
-            mean over them of the rest.
+        are_one: Whether all runs are one and the same.
+        above: The differences from the block's first contestant, run by run (`repeats.paired`);
+            empty for that one, and with fewer than two runs.
+        parts: A cell for each scheme of a mix: its flows' total, minimum and maximum throughput,
+            and their mean of other metrics.
     """
 
     label: str
@@ -81,9 +81,9 @@ class Block:
 
     Attributes:
         trace: The channel as the user named it.
-        short: Its shortest name that no other channel of the results has.
+        short: The shortest unique name of the channel in the results.
         queue: The queue as the user wrote it.
-        cells: In the order they were asked for.
+        cells: In the order of the request.
         over: The difference between repeated runs: `seeds`, or also the `stretches` of a recording.
     """
 
@@ -104,7 +104,7 @@ class Block:
 
     @property
     def has_intervals(self) -> bool:
-        """Whether a number of it has one."""
+        """Whether any of its numbers has an interval."""
         return any(half is not None for cell in self.cells for half in cell.halves.values())
 
     @property
@@ -114,14 +114,14 @@ class Block:
 
 
 def blocks(results: Results) -> list[Block]:
-    """The results, in the order in which they were asked for."""
+    """The blocks of the results, in the order of the request."""
     settings = results.config.get("settings") or {}
     over = "seeds" if settings.get("stretches") is None else "stretches"
     return blocks_of(results.rows.to_pylist(), over)
 
 
 def blocks_of(rows: Sequence[Mapping[str, Any]], over: str = "seeds") -> list[Block]:
-    """The same of some rows of them."""
+    """The blocks of some rows."""
     grouped: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
     for row in rows:
         grouped.setdefault((row["trace"], row["queue"]), {}).setdefault(row["label"], []).append(row)
@@ -139,7 +139,7 @@ def blocks_of(rows: Sequence[Mapping[str, Any]], over: str = "seeds") -> list[Bl
 
 
 def short_names(channels: Iterable[str]) -> dict[str, str]:
-    """Each channel by its shortest name that no other has: the file's, and as many folders before it as that takes.
+    """The shortest unique name of each channel: that of the file, with as many folders before it as necessary.
 
     Example:
         >>> short_names(["lab/town.down.xz", "lab/sea.down", "field/town.down", "rate:5"]).values()
@@ -245,9 +245,10 @@ def with_means(results: Results) -> Results:
     """The results with `means` in their `run.json`, an entry for each contestant on a channel and a queue.
 
     An entry has the contestant's `runs`, and each of `NUMBERS` that was observed: its `mean` over
-    these runs and `half_width_95`, half of the mean's 95 % confidence interval. That is null where
-    fewer than two runs observed it, or all are one and the same run. Likewise `differences`: by how
-    much each contestant (`label`) is above the first one there (`from`), as `repeats.paired`.
+    these runs and `half_width_95`, half of the mean's 95 % confidence interval. The interval is
+    null where fewer than two runs observed the metric, or all are one and the same run. Likewise
+    `differences`: by how much each contestant (`label`) is above the first one there (`from`), as
+    `repeats.paired`.
     """
     all_blocks = blocks(results)
     means = [

@@ -1,4 +1,4 @@
-"""The table a person reads at the end of a run: one block per channel and queue, delay beside throughput."""
+"""The table at the end of a run: one block per channel and queue, delay beside throughput."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def difference(above: Mapping[str, float | int | None] | None, as_text: Callable
 
 
 def _differences(block: Block) -> Table | None:
-    """By how much each contestant is above the first, run by run."""
+    """The table of differences from the first contestant, run by run."""
     if not any(cell.above for cell in block.cells):
         return None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
@@ -102,7 +102,7 @@ def run_table(results: Results) -> list[RenderableType]:
 
 
 def printed(blocks: Sequence[RenderableType]) -> str:
-    """As plain text, without colours."""
+    """The tables as plain text, without colours."""
     console = Console(file=io.StringIO(), width=_WIDE, color_system=None, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(*blocks)
@@ -131,7 +131,7 @@ def columns(block: Block) -> tuple[list[str], list[list[str]]]:
     fair = any(cell.flows > 1 for cell in block.cells)
     frames = any(cell["late"] is not None for cell in block.cells)
     files = not frames and any(cell["completions"] is not None for cell in block.cells)
-    # Units below, so that a table of all columns fits 80 characters.
+    # Units are below, so that a table of all columns fits 80 characters.
     heads = ["scheme", "Mbit/s", "used\n%", "mean\nms", "p50\nms", "p95\nms", "signal\np95 ms", "loss\n%"]
     heads += ["each flow\nMbit/s", "Jain"] * fair + ["file s\n(p95)"] * files
     heads += ["frame ms\n(p99)", "frames\nlate"] * frames
@@ -167,7 +167,7 @@ def _columns(cell: Cell, *, fair: bool, files: bool, frames: bool) -> Sequence[s
         return number(value, 2)
 
     def shown(name: str, as_text: Callable[[float | None], str] = number) -> str:
-        # The interval below its mean, so that a table of all columns fits 80 characters.
+        # The interval is below its mean, so that a table of all columns fits 80 characters.
         half_width = cell.halves[name]
         return as_text(cell[name]) + ("" if half_width is None else f"\n±{as_text(half_width)}")
 
@@ -191,7 +191,7 @@ def _columns(cell: Cell, *, fair: bool, files: bool, frames: bool) -> Sequence[s
 
 
 def span(least: float | None, most: float | None) -> str:
-    """From the least to the most that a flow got, in three digits; one number where they are the same.
+    """The range of flows' throughput, in three digits; one number where both ends are the same.
 
     Example:
         >>> span(0.164, 3.514), span(9.8, 12.34), span(1.5, 1.5), span(None, None)
@@ -202,7 +202,7 @@ def span(least: float | None, most: float | None) -> str:
 
 
 def _beside(mean: str, high: str) -> str:
-    """A mean and in parentheses a high percentile, and below them their intervals, where there are some."""
+    """A mean and in parentheses a high percentile, with their intervals below, if any."""
     return "\n".join(f"{one} ({other})" for one, other in zip(mean.split("\n"), high.split("\n"), strict=True))
 
 

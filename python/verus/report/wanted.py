@@ -1,6 +1,6 @@
 """Targets for a value, a range or a word: whether it is met, by how much it is missed, and a text for it.
 
-Thresholds of suites, claims of papers and aims of our own studies are all of this kind.
+Thresholds of suites, claims of papers and aims of our own studies are all targets.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Wanted:
         return value / self.least if self.least else None
 
     def miss(self, value: float | None, unit: str = "") -> str:
-        """By how much a range is missed, against the nearer end; empty if it is kept.
+        """The distance from a range to its nearer end, in words; empty if the value is in it.
 
         Example:
             >>> Wanted(50.0, 100.0).miss(150.0, "ms")

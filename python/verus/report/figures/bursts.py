@@ -18,7 +18,7 @@ def arrivals(stretches: Mapping[str, Pairs]) -> Figure:
     """A short stretch of arrivals in each direction: bytes so far, a point for each packet (Fig. 1).
 
     Args:
-        stretches: By direction, for each packet when it arrived, ms, and its bytes.
+        stretches: By direction, the arrival time, ms, and the bytes of each packet.
     """
     panels = [_arrivals(way, pairs) for way, pairs in stretches.items()]
     caption = (
@@ -47,10 +47,10 @@ def _arrivals(way: str, pairs: Pairs) -> Spec:
 
 
 def distributions(bursts: Mapping[str, Mapping[str, Pairs]]) -> Figure:
-    """How large bursts are and how far apart, both directions, on logarithmic axes (Fig. 2).
+    """Sizes of bursts and gaps between them, both directions, on logarithmic axes (Fig. 2).
 
     Args:
-        bursts: By direction, `burst_bytes` and `gap_ms`: values, each with how often it occurred.
+        bursts: By direction, `burst_bytes` and `gap_ms`: values, each with its count.
     """
     panels = [
         _distribution("burst size", "burst_bytes", "bytes in a millisecond", bursts),

@@ -17,17 +17,17 @@ from verus.report.summary import Block
 Spec = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
-#: Most bins a curve is drawn with; a longer series is averaged into these.
+#: The most bins of a curve; a longer series is averaged into these.
 MOST_BINS = 240
 
-#: The same on a page, where one can look closer.
+#: The same on a page, which has zoom.
 PAGE_BINS = 600
 
 #: The end of every caption about delay.
 DELAY = "Delay is time in the bottleneck queue; propagation is not in it."
 LIVE_DELAY = "Delay is one-way delay above the least of the run: the bottleneck of a live path cannot be observed."
 
-#: A panel where three stand side by side, in pixels.
+#: The size of a panel where three are side by side, in pixels.
 PANEL_WIDTH, PANEL_HEIGHT = 280, 220
 
 _FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', sans-serif"
@@ -65,7 +65,7 @@ CONFIG: Spec = {
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A picture, its words, and the numbers in it.
+    """A picture, its texts, and the numbers in it.
 
     Attributes:
         name: File name without its ending.
@@ -89,7 +89,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """A panel with a logarithmic horizontal and a linear vertical axis: where on it a value lies.
+    """A panel with a logarithmic horizontal and a linear vertical axis, which maps values to pixels.
 
     Attributes:
         x_domain: Least and greatest value shown across.
@@ -177,7 +177,7 @@ def conditions(results: Results, blocks: Sequence[Block], *, queueing: bool = Tr
 
 
 def heading(title: str, subtitle: str = "") -> list[Spec]:
-    """A panel's title as text at a fixed place, so that neighbours line up whatever their axes need."""
+    """A panel's title as text at a fixed place, so that neighbours line up whatever the size of their axes."""
     lines = [(title, -22 if subtitle else -10, 13, 600, 1.0), (subtitle, -8, 11, 400, 0.75)]
     return [
         {
@@ -210,7 +210,7 @@ def grid(panels: Sequence[Spec], *, columns: int = 3) -> Spec:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis: 1, 3, 10, 30 and so on, or 1, 2, 5 where those would be few.
+    """Ticks of a logarithmic axis: 1, 3, 10, 30 and so on, or 1, 2, 5 where those would be too few.
 
     Example:
         >>> decades(1, 100), decades(90, 1200)

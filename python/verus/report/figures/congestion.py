@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from verus.lab.qlog import Log
 from verus.report.figures.chart import CONFIG, Figure, Spec, axis_of, colors_of
 
-#: A line has at most so many points for each of these: the first, the least, the largest and the last of a stretch.
+#: The most stretches of a line; each has at most four points: the first, the least, the largest and
+#: the last.
 _STRETCHES = 200
 
-#: Lost packets that are drawn, at the most.
+#: The most lost packets that are drawn.
 _MOST_LOST = 1000
 
-#: The panels: what the vertical axis counts, by how much values are divided, and the lines.
+#: The panels: the title of the vertical axis, the divisor of values, and the lines.
 _PANELS = (
     ("data, MB", 1e6, {"sent": "sent", "acked": "acknowledged"}),
     ("window, kB", 1e3, {"bytes_in_flight": "bytes in flight", "congestion_window": "congestion window"}),

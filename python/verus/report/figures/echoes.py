@@ -1,4 +1,4 @@
-"""How long round trips of small packets took, before the load and under it."""
+"""Round-trip times of small packets, before the load and under it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from verus.report.figures.chart import CONFIG, Figure, axis_of, colors_of, numbers
 
-#: Of the path without load, and with it.
+#: Colours of the path without load, and with it.
 COLORS = {"idle": "#009e73", "loaded": "#d55e00"}
 
 _WIDTH, _HEIGHT = 860, 190
 
 
 def echoes(measured: Mapping[str, Sequence[float]]) -> Figure:
-    """Each echo's round trip by when it left.
+    """Each echo's round trip by the time when it left.
 
     Args:
         measured: `time_s`, from the beginning of the load, below zero before it; `rtt_ms`.

@@ -1,4 +1,4 @@
-"""How flows share a link: the throughput of each over time."""
+"""Flows that share a link: the throughput of each over time."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Box:
     height: float
 
     def overlap(self, other: Box) -> float:
-        """Pixels squared that the two share."""
+        """The shared area, in square pixels."""
         across = min(self.x + self.width, other.x + other.width) - max(self.x, other.x)
         down = min(self.y + self.height, other.y + other.height) - max(self.y, other.y)
         return max(across, 0.0) * max(down, 0.0)
@@ -27,7 +27,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Label:
-    """Where a text begins (left edge, middle of the line), in pixels."""
+    """The place of a text (left edge, middle of the line), in pixels."""
 
     x: float
     y: float
@@ -47,7 +47,7 @@ def place(
         texts: The names.
         panel: Width and height of the panel.
         taken: Other areas that must not be covered.
-        ends: Where a line that leaves each point to the right ends; the points themselves if None.
+        ends: The end of a line that leaves each point to the right; the points themselves if None.
 
     Example:
         >>> near, far = place([(50.0, 50.0), (52.0, 52.0)], ["one", "two"], (300.0, 200.0))

@@ -12,7 +12,7 @@ _COLORS = ("color", "fill", "stroke")
 
 
 class _View(NamedTuple):
-    """A view of one mark, the rows that it draws, and whether it stands again for each of several names."""
+    """A view of one mark, the rows that it draws, and whether it is repeated for each of several names."""
 
     spec: Spec
     rows: Sequence[Mapping[str, Any]]
@@ -29,7 +29,7 @@ def live(figure: Figure) -> dict[str, Any]:
         encoding = view.get("encoding", {})
         if _mark(view)["type"] in ("point", "bar", "rect", "rule") and encoding and "tooltip" not in encoding:
             encoding["tooltip"] = _tooltip(encoding)
-    if "vconcat" in spec:  # what stands below each other has the same across
+    if "vconcat" in spec:  # panels below each other share the horizontal axis
         params.append(_zoom("zoom", views, ("x",)))
     else:
         params += [_zoom(f"zoom{index}", [own], ("x", "y")) for index, own in enumerate(views)]
@@ -87,10 +87,10 @@ def _name(views: Sequence[_View]) -> Spec | None:
         return None
     named = legends[0][2]
     again, chosen, _ = min((one for one in legends if one[2] == named), key=lambda one: one[0])
-    # A view that stands several times selects as often, and would undo its own toggle.
+    # A repeated view selects once per copy, and would undo its own toggle.
     select = {"type": "point", "fields": [named], **({"toggle": False} if again else {})}
     for view, rows, rowed in views:
-        if rows and named in rows[0] and rowed:  # its row stays where it is
+        if rows and named in rows[0] and rowed:  # its row keeps its place
             view["encoding"]["opacity"] = {"condition": {"param": "named", "value": 1}, "value": 0.1}
         elif rows and named in rows[0]:
             view["transform"] = [{"filter": {"param": "named"}}, *view.get("transform", [])]
@@ -113,7 +113,7 @@ def _zoom(name: str, panels: Sequence[Sequence[_View]], channels: Sequence[str])
         encodings |= set(numbers)
         for other, *_ in own:
             fields = [other["encoding"][channel]["field"] for channel in numbers if _is_number(other, channel)]
-            # Nothing is cut at the edges before it is moved; titles stand outside of them.
+            # Marks are clipped at the edges only after a move, since titles are outside of them.
             cut = {"expr": " || ".join(f"!!{name}['{field}']" for field in fields)} if fields else False
             _mark(other).setdefault("clip", cut)
     if not chosen:

@@ -13,7 +13,7 @@ from verus.report.figures.chart import CONFIG, Figure, Spec, numbers, slug
 #: Quantization steps that Figs. 5a and 6a show.
 STEPS = 10
 
-#: Labels of an axis, at the most.
+#: The most labels of an axis.
 _MOST_TICKS = 12
 
 #: The side of the picture, in pixels.
@@ -25,9 +25,10 @@ _MOST_ELEMENTS = 20_000
 
 
 def whole(path: Path, about: dict[str, Any]) -> list[Figure]:
-    """All of the matrix in one picture, to look closer at.
+    """All of the matrix in one picture, for zooming.
 
-    Of one with more elements than a browser draws at once, its diagonal, `STEPS` quantization steps a picture.
+    If it has more elements than a browser draws at once: its diagonal, `STEPS` quantization steps a
+    picture.
     """
     low, step, delays = about["delay_min_ms"], about["quantization_ms"], _delays(about)
     if about["elements"] <= _MOST_ELEMENTS:
@@ -50,17 +51,17 @@ def matrix(path: Path, about: dict[str, Any], *, zoom_ms: int | None = None) -> 
     Args:
         path: The model.
         about: Its `_verus.model_info`.
-        zoom_ms: Show only the quantization step that holds this delay, rather than the first ten.
+        zoom_ms: Show only the quantization step of this delay, rather than the first ten.
     """
     first, shown = _span(about, zoom_ms)
     return region(path.name, about, _verus.model_region(str(path), first, shown), zoom_ms=zoom_ms)
 
 
 def region(name: str, about: dict[str, Any], elements: Mapping[str, Any], *, zoom_ms: int | None = None) -> Figure:
-    """The same of elements that were read before.
+    """The same figure, of elements that were read before.
 
     Args:
-        name: Of the model.
+        name: The name of the model.
         about: Its `_verus.model_info`.
         elements: `row`, `column` and `probability` of the elements in the steps that are shown, as
             `_verus.model_region` counts them.
@@ -71,14 +72,14 @@ def region(name: str, about: dict[str, Any], elements: Mapping[str, Any], *, zoo
 
 
 def _drawn(
-    name: str, about: dict[str, Any], found: Mapping[str, Any], first: int, shown: int, *, zoomed: bool
+    name: str, about: dict[str, Any], elements: Mapping[str, Any], first: int, shown: int, *, zoomed: bool
 ) -> Figure:
     low, step = about["delay_min_ms"], about["quantization_ms"]
     spec = {
         "config": CONFIG,
         "width": _SIDE,
         "height": _SIDE,
-        "layer": [*_edges(about, shown), _cells(about, found, first, shown, zoomed=zoomed)],
+        "layer": [*_edges(about, shown), _cells(about, elements, first, shown, zoomed=zoomed)],
     }
     if zoomed:
         part = f"the step from {low + first * step} ms"
@@ -91,7 +92,7 @@ def _drawn(
     return Figure(name=slug(name), title=f"State transition matrix of {name}", caption=caption, spec=spec)
 
 
-def _cells(about: dict[str, Any], found: Mapping[str, Any], first: int, shown: int, *, zoomed: bool) -> Spec:
+def _cells(about: dict[str, Any], elements: Mapping[str, Any], first: int, shown: int, *, zoomed: bool) -> Spec:
     """The elements, a square each, with the axes."""
     axis = _zoomed_axis(about) if zoomed else _axis(about, first, shown)
     states = shown * _windows(about)
@@ -114,20 +115,20 @@ def _cells(about: dict[str, Any], found: Mapping[str, Any], first: int, shown: i
         at = f"datum.{field}"
         return f"'d ' + ({_delay_at(about, first, at)}) + ' ms, w ' + ({_window_at(about, at)})"
 
-    elements = {
-        "row": [int(at) for at in found["row"]],
-        "column": [int(at) for at in found["column"]],
-        "probability": numbers(found["probability"]),
+    columns = {
+        "row": [int(at) for at in elements["row"]],
+        "column": [int(at) for at in elements["column"]],
+        "probability": numbers(elements["probability"]),
     }
     return {
-        "data": {"values": [elements]},
+        "data": {"values": [columns]},
         "transform": [
             {"flatten": ["row", "column", "probability"]},
             {"calculate": "datum.row + 1", "as": "row_end"},
             {"calculate": "datum.column + 1", "as": "column_end"},
             *({"calculate": state(field), "as": f"{field}_state"} for field in ("row", "column")),
         ],
-        # Not thinner than can be seen, where there are hundreds of states.
+        # Bars stay visible even with hundreds of states.
         "mark": {"type": "rect", "minBandSize": 1, "strokeWidth": 0.5 if _SIDE / states < 3 else 0},
         "encoding": {
             "x": side("column", "next", "top"),
@@ -146,7 +147,7 @@ def _cells(about: dict[str, Any], found: Mapping[str, Any], first: int, shown: i
 
 
 def _axis(about: dict[str, Any], first: int, shown: int) -> Spec:
-    """One label an interval of d, at its beginning; looked at closer on a page, windows between these."""
+    """One label an interval of d, at its beginning; a page shows windows between these when zoomed."""
     windows = _windows(about)
     delay, window = _delay_at(about, first, "datum.value"), _window_at(about, "datum.value")
     return {
@@ -167,7 +168,7 @@ def _zoomed_axis(about: dict[str, Any]) -> Spec:
 
 
 def _edges(about: dict[str, Any], shown: int) -> list[Spec]:
-    """Lines between intervals of d, of which there are 40 at the most."""
+    """Lines between intervals of d, 40 at the most."""
     edges = [at * _windows(about) for at in range(0, shown + 1, -(-shown // 40))]
     return [
         {
@@ -186,7 +187,7 @@ def _delay_at(about: dict[str, Any], first: int, state: str) -> str:
 
 
 def _window_at(about: dict[str, Any], state: str) -> str:
-    """The same of its w, packets."""
+    """The same expression of its w, packets."""
     return f"{about['window_min_packets']} + {state} % {_windows(about)}"
 
 
@@ -202,7 +203,7 @@ def _delays(about: dict[str, Any]) -> int:
 
 
 def _span(about: dict[str, Any], zoom_ms: int | None) -> tuple[int, int]:
-    """The first step that is shown, and how many are."""
+    """The first step that is shown, and the number of steps."""
     if zoom_ms is None:
         return 0, min(STEPS, _delays(about))
     return (zoom_ms - about["delay_min_ms"]) // about["quantization_ms"], 1

@@ -10,10 +10,11 @@ from verus.report.figures.chart import Figure, Spec, axis_of, conditions, floats
 from verus.report.style import named
 from verus.report.summary import Block, Cell
 
-#: The longest stretch, ms, and the most packets of a contestant that come within it.
+#: The longest stretch, ms, and the most packets of a contestant that arrive within it.
 _LONGEST_MS, _MOST_PACKETS = 1000.0, 120
 
-#: Packets that are drawn of a contestant: those that come, and those that wait already.
+#: The most packets of a contestant that are drawn: those that arrive, and those already in the
+#: queue.
 _MOST_DRAWN = 1500
 
 _WIDTH, _HEIGHT = 440, 260

@@ -1,7 +1,7 @@
-"""Points, lines, bars and maps in panels: what the figures of the papers are made of.
+"""Points, lines, bars and maps in panels, for the figures of the papers.
 
-Each takes plain rows, one dictionary for each mark, and draws a panel for each title in them. Colours go by
-name, as everywhere (`style.named`).
+Each takes plain rows, one dictionary for each mark, and draws a panel for each title in them.
+Colours depend on names (`style.named`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class Words(TypedDict):
     """The name and the texts of a figure, and the layout of its panels.
 
     Attributes:
-        name: Of the file.
+        name: The name of the file.
         title: One line.
         caption: The runs, and the quantities on the axes.
         x: Title of the axis across, with its unit.
         y: Title of the axis upwards, likewise.
         columns: Panels beside each other.
-        size: Of a panel, in pixels.
+        size: The size of a panel, in pixels.
     """
 
     name: str
@@ -69,7 +69,7 @@ def _axis(
     return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
 
 
-#: How panels stand whose marks have colours by name.
+#: The layout of panels whose marks have colours by name.
 _BY_NAME = {"spacing": {"row": 92, "column": 78}, "resolve": {"scale": {"color": "shared", "fill": "shared"}}}
 
 
@@ -82,7 +82,7 @@ def _figure(
     columns: int = 2,
     layout: Spec = _BY_NAME,
 ) -> Figure:
-    """A panel for each title in the rows; `drawn` makes its layers and data of its own rows."""
+    """A panel for each title in the rows; `drawn` makes the layers and the data of a panel from its rows."""
     panels: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         panels.setdefault(row.get("panel", ""), []).append(
@@ -115,10 +115,10 @@ def points(
 
     Args:
         rows: The marks.
-        log_x: Whether it is logarithmic.
-        log_y: Likewise.
+        log_x: Whether the axis across is logarithmic.
+        log_y: Whether the axis upwards is logarithmic.
         zero: Whether linear axes begin at 0.
-        mark_size: Of a point, in square pixels.
+        mark_size: The size of a point, in square pixels.
         **words: Name, texts and layout.
     """
     color = _color(_names(rows))
@@ -138,7 +138,7 @@ def points(
 
 
 def _intervals(across: Spec, up: Spec, color: Spec) -> list[Spec]:
-    """A thin line each way through every point, from the lower to the upper end of its interval."""
+    """A thin line through every point along each axis, from the lower to the upper end of its interval."""
     mark = {"type": "rule", "strokeWidth": 1, "opacity": 0.6}
     return [
         {
@@ -168,8 +168,8 @@ def lines(
 
     Args:
         rows: The points of the lines, in order.
-        log_x: Whether it is logarithmic.
-        log_y: Likewise.
+        log_x: Whether the axis across is logarithmic.
+        log_y: Whether the axis upwards is logarithmic.
         zero: Whether linear axes begin at 0.
         y_domain: The range of the axis upwards, the same in all panels; fitted to the values if
             None.
@@ -191,7 +191,7 @@ def lines(
         across = _axis("x", words["x"], log=log_x, zero=False)
         across["scale"]["nice"] = False
         if dots:
-            # No mark is cut at the edge, and few values are what the axis says.
+            # No mark is cut at the edge, and few values are all labelled.
             across["scale"]["padding"] = 8
             distinct = sorted({row["x"] for row in own})
             across["axis"] |= {"format": "~r"} | ({"values": distinct} if len(distinct) <= _FEW else {})
@@ -235,7 +235,7 @@ def bars(
 
     Args:
         rows: The bars.
-        stacked: Whether rows of the same group and name (one a `part`) stand on each other.
+        stacked: Whether rows of the same group and name (one a `part`) are stacked.
         **words: Name, texts and layout.
     """
     names = _names(rows)
@@ -266,7 +266,7 @@ def bars(
 
 
 def _around(middle: float, values: Sequence[float], *, log: bool) -> list[float]:
-    """The range around `middle` that holds all values, as far down as up.
+    """The range that holds all values, with `middle` in its middle.
 
     Example:
         >>> _around(1.0, [0.5, 3.0], log=False), _around(1.0, [0.25, 2.0], log=True)
@@ -293,12 +293,13 @@ def heat(
     Args:
         rows: The cells.
         value: The name of the coloured quantity.
-        middle: The value that is drawn white, if colours go two ways from it.
-        log: Whether colours go by the value's logarithm.
+        middle: The value that is drawn white, if the colours diverge from it.
+        log: Whether colours depend on the value's logarithm.
         digits: Decimals of the numbers.
         **words: Name, texts and layout.
     """
-    # Pale enough for the numbers in the cells; two ways from the middle, equally far in both.
+    # Pale enough for the numbers in the cells; diverging colours reach equally far on both sides of
+    # the middle.
     scale: Spec = {"type": "log" if log else "linear", "scheme": {"name": "blues", "extent": [0, 0.6]}}
     legend: Spec = {"title": value}
     if middle is not None:

@@ -102,7 +102,7 @@ def _profile_panel(results: Results, block: Block) -> Spec | None:
     }
 
 
-#: Points of a curve on a page, in a snapshot: it is smooth.
+#: Points of a curve in a snapshot on a page: few, since curves are smooth.
 _CURVE_POINTS = 80
 
 
@@ -167,7 +167,7 @@ class _Moving:
     highest: float
 
     def frames(self) -> dict[str, Any]:
-        """For the page's slider."""
+        """The data of the page's slider."""
         steps = [row["t"] for row in self.now if row["t"]]
         return {
             "start": 0,
@@ -227,7 +227,7 @@ def _pairs(table: pa.Table, most: int) -> Spec:
 
 
 def _operating(results: Results, run: int) -> Spec:
-    """Window and wanted delay of a run's first flow over time; nothing where the results do not have them."""
+    """Window and wanted delay of a run's first flow over time; empty if the results lack them."""
     table = results.series
     if not {"window_packets", "delay_estimate_ms"} <= set(table.column_names):
         return {"t": [], "w": [], "d": []}

@@ -7,7 +7,7 @@ from typing import Any
 
 from verus.report.figures.chart import CONFIG, Figure, Spec, axis_of, colors_of, numbers
 
-#: Of the two directions.
+#: Colours of the two directions.
 COLORS = {"down": "#1c7fc7", "up": "#d55e00"}
 
 _WIDTH, _HEIGHT = 860, 190

@@ -1,4 +1,4 @@
-"""Delay against throughput: the picture that a comparison comes down to."""
+"""Delay against throughput: the main picture of a comparison."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def scatter(
 ) -> Figure:
     """A panel for each block: mean delay and throughput of each contestant, a line out to its p95.
 
-    The omniscient sender, which fills every opportunity and never queues, marks the corner to reach
-    where the capacity is known.
+    Where the capacity is known, the omniscient sender marks the ideal corner: it fills every
+    opportunity and never queues.
     """
     style = looks(cell for block in blocks for cell in block.cells)
     means = [value for block in blocks for cell in block.cells if (value := cell["qdelay_mean_ms"])]
@@ -71,7 +71,7 @@ def _panel(
     throughputs = [cell["throughput_mbps"] or 0.0 for cell in block.cells]
     capacity = max(throughputs) if block.capacity_mbps is None else block.capacity_mbps
     span = max(capacity - min(throughputs), 0.04 * capacity, 1e-3)
-    # Above the capacity, a mean, lies who had a channel that carried more.
+    # The capacity is a mean, so a contestant over a channel that carried more is above it.
     y_domain = (max(0.0, min(throughputs) - 0.25 * span), max(capacity, *throughputs) + 0.16 * span)
     frame = Frame(x_domain=x_domain, y_domain=y_domain, width=size[0], height=size[1])
     rows = _rows(block, style, frame)
@@ -118,7 +118,7 @@ def _panel(
 
 
 def _rows(block: Block, style: dict[str, Look], frame: Frame) -> list[dict[str, Any]]:
-    """The numbers of a panel, each with the pixels of its name."""
+    """The points of a panel, each with the place of its name in pixels."""
     rows: list[dict[str, Any]] = []
     for cell in block.cells:
         mean_ms, tail_ms = cell["qdelay_mean_ms"], cell["qdelay_p95_ms"]
@@ -158,7 +158,7 @@ def put_names(
     taken: Sequence[Box] = (),
     ends: Sequence[float] | None = None,
 ) -> None:
-    """Adds `label_x` and `label_y` to each row: where its `scheme` is written, in pixels from its point."""
+    """Adds `label_x` and `label_y` to each row: the place of its `scheme`, in pixels from its point."""
     texts = [row["scheme"] for row in rows]
     placed = place(points, texts, (frame.width, frame.height), taken, ends)
     for row, (x, y), label in zip(rows, points, placed, strict=True):

@@ -45,8 +45,9 @@ _PANEL_HEIGHT, _ROW_HEIGHT = 170, 48
 def series(results: Results, block: Block, *, name: str | None = None) -> Figure:
     """Capacity (shaded) and throughput, queueing delay and window over time, in separate rows for each contestant.
 
-    Lines of several would lie on each other. Flows of one run are taken together: throughputs and windows added,
-    delays averaged by packet. On a page there are more bins, and the phase of each contestant's first flow below.
+    Lines of several would overlap. Flows of one run are combined: throughputs and windows added,
+    delays averaged by packet. A page has more bins, and the phases of each contestant's first flow
+    below.
     """
     style = looks(block.cells)
     least_ms = 0.1 if results.live else 1.0  # no smaller delay is drawn: the axis is logarithmic
@@ -80,7 +81,7 @@ def _capacity(parts: Sequence[tuple[Cell, pa.Table]]) -> bool:
 
 
 def _phases(parts: Sequence[tuple[Cell, pa.Table]]) -> list[Spec]:
-    """For each contestant whose first flow has phases, when each began and ended."""
+    """The begin and end of each phase, for each contestant whose first flow has phases."""
     rows: list[Spec] = []
     for cell, part in parts:
         if "phase" not in part.column_names:
@@ -142,7 +143,7 @@ def _spec(
     def scale(key: str) -> Spec:
         highest = max((value for row in rows for value in row[key] if value is not None), default=1.0)
         lowest = least_ms if key == "delay" else 1.0
-        # With less to show than a decade, the axis has one all the same.
+        # The axis covers at least a decade.
         narrow = {"domain": [lowest, 10 * lowest]} if highest < 10 * lowest else {}
         return {"type": "log", "nice": False, **narrow}
 
@@ -196,7 +197,7 @@ def _spec(
         panel("throughput", "throughput, Mbit/s", log=False),
         panel("delay", "queueing delay, ms", log=True),
     ]
-    # Only the project's own senders tell their windows.
+    # Only the project's own senders report their windows.
     if any(value is not None for row in rows for value in row["window"]):
         panels.append(panel("window", "window, kB", log=True))
     return {

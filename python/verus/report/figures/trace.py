@@ -14,7 +14,7 @@ _TRACE_COLOR = "#1c7fc7"
 
 
 def trace_rate(name: str, times_ms: npt.NDArray[Any]) -> Figure:
-    """The rate that a trace offers over time, in bins of 100 ms (thin) and 1 s (thick), 1500 bytes an opportunity."""
+    """The rate of a trace over time, in bins of 100 ms (thin) and 1 s (thick), 1500 bytes an opportunity."""
     times = np.asarray(times_ms, dtype=float)
     period_ms = max(float(times[-1]), 1.0)
 
