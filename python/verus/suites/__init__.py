@@ -48,7 +48,7 @@ ANY = "any"
 #: The use that a check makes of the baseline of its scenario.
 DIVIDES, EXCUSES, IGNORED = BASELINES = ("divides", "excuses", "ignored")
 
-#: A sender that has every scenario checked when it is loaded.
+#: The stand-in for the sender under test, with which every scenario is checked when it is loaded.
 _STAND_IN = "cubic"
 
 
@@ -61,8 +61,8 @@ class Check:
         measure: The quantity, a name of `verus.suites.measures`.
         options: The measure's options: a flow, an interval.
         wanted: The threshold.
-        baseline: One of `BASELINES`: the value is divided by the baseline's, or may be no better than it, or has
-            nothing to do with it.
+        baseline: One of `BASELINES`: the value is divided by the baseline's, or need not be better
+            than it, or is independent of it.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Case:
     """One scenario of a row: the simulator's JSON, except the sender under test.
 
     Attributes:
-        scenario: Every field, that of the first flow's scheme empty where the sender under test runs.
+        scenario: Every field; a flow of the sender under test has an empty scheme.
         baseline: The scenario that it is compared with, if there is one.
     """
 
@@ -95,8 +95,8 @@ class When:
     """The moment from which a row counts its times: the beginning of a state of the sender under test.
 
     Attributes:
-        state: As `verus.suites.bbr_states` names it.
-        from_s: The first that begins then or later, s.
+        state: Its name in `verus.suites.bbr_states`.
+        from_s: The earliest beginning of the state, s.
     """
 
     state: str
@@ -112,10 +112,10 @@ class Row:
         about: The scenario and its threshold, in a sentence.
         source: Where it is published.
         kind: A key of `KINDS`.
-        controllers: The senders that the source states it for, by our names; `any` for all.
-        compares: Whether it is run with other senders, too, for comparison.
-        seeds: How many runs, with different seeds, the value is the worst of.
-        when: The moment from which changes of the path and the times of checks count, where that is not the beginning.
+        controllers: The senders for which the source states it, by our names; `any` for all.
+        compares: Whether it is also run with other senders, for comparison.
+        seeds: The number of runs, with different seeds, of which the worst value counts.
+        when: The origin of the times of path changes and checks, where that is not the beginning.
         deviation: Where the scenario or the number differs from its source, and why.
         needs: The feature that the simulator lacks, if the row cannot be run without it.
         unit_test: The unit test of the controller that asserts it, where a scenario cannot.
@@ -165,7 +165,7 @@ class Suite:
         title: For headings.
         about: A description, in a few sentences.
         source: Where it is published.
-        differences: Where the source's simulator does what ours does not.
+        differences: Differences between the source's simulator and ours.
         rows: In order.
     """
 
@@ -237,7 +237,7 @@ def read(text: str, name: str) -> Suite:
 
 
 def _each(entry: Mapping[str, Any], place: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """The rows of an entry, with what messages call them: one, or one for each combination of each grid of `each`."""
+    """The rows of an entry, each with its name in messages: one, or one for each combination of each grid of `each`."""
     table = _Table(entry, place)
     grids = table.get("tables", "each", [])
     if not grids:
@@ -259,7 +259,7 @@ def _each(entry: Mapping[str, Any], place: str) -> Iterator[tuple[Mapping[str, A
 
 
 def _filled(table: _Table, key: str, text: str, values: Mapping[str, str]) -> str:
-    """The text with the last part of a field's value where `{FIELD}` stands: 64 of `droptail:packets=64`."""
+    """The text with the last part of a field's value in place of `{FIELD}`: 64 of `droptail:packets=64`."""
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
@@ -296,7 +296,12 @@ def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks:
         table.refuse("checks", "must have at least one")
     if any(check.baseline != DIVIDES for check in checks) and not table.get("table", "against", {}):
         table.refuse("checks", "may say what a `baseline` is for only where the row has `against`")
-    table.known |= {"scenario", "flows", "sweep", "against"}  # what cannot be run may say what it would be
+    table.read_keys |= {
+        "scenario",
+        "flows",
+        "sweep",
+        "against",
+    }  # a row that cannot be run may still describe its scenario
     table.end()
     return row
 
@@ -341,7 +346,7 @@ def _check(table: _Table, kind: str) -> Check:
 
 
 def _cases(table: _Table, shared: Mapping[str, Any], asks: float) -> Iterator[Case]:
-    """Each scenario of a row: what the suite says of all, what the row says, and each way of its `sweep`."""
+    """Each scenario of a row, from the suite's shared fields, the row's fields, and each variant of its `sweep`."""
     own, sweep, against = (table.get("table", key, {}) for key in ("scenario", "sweep", "against"))
     flows = table.get("tables", "flows", [])
     if not flows:
@@ -360,7 +365,7 @@ def _cases(table: _Table, shared: Mapping[str, Any], asks: float) -> Iterator[Ca
         yield Case(scenario=scenario, baseline=baseline)
 
 
-#: Each says how long the bottleneck's queue is; the one said last counts.
+#: Fields that set the length of the bottleneck's queue; the later one overrides the earlier.
 _QUEUES = {"queue", "queue_bdp"}
 
 
@@ -414,7 +419,7 @@ def _bdp_bytes(table: _Table, scenario: Mapping[str, Any], count: float, least_p
 
 
 def _try(table: _Table, scenario: Mapping[str, Any]) -> None:
-    """Has the simulator look at it, with some sender in the place of the one under test."""
+    """Has the simulator check it, with a stand-in for the sender under test."""
     try:
         text = json.dumps(with_sender(scenario, _STAND_IN), allow_nan=False)
         _verus.check_scenario(text)
@@ -437,7 +442,7 @@ def _is_list(value: Any, of: type) -> bool:
     return isinstance(value, list) and all(isinstance(each, of) for each in value)
 
 
-#: Kinds of values in a file: the complaint, the test, and the conversion.
+#: Kinds of values in a file: the error message, the test, and the conversion.
 _VALUES: Mapping[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
     "text": (
         "must be text, not {}",

@@ -1,4 +1,4 @@
-"""BBR's states, and what the draft's test cases ask of them, from what a run shows."""
+"""BBR's states, and the quantities of the draft's test cases, from a run's recorded quantities."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from verus.suites.seen import RECORDS, SERIES, Measure, NotSeenError, NotTriedEr
 STARTUP, DRAIN, DOWN, STEADY, UP, PROBE_RTT = "STARTUP", "DRAIN", "PROBE_DOWN", "PROBE_CRUISE", "PROBE_UP", "PROBE_RTT"
 REFILL = "PROBE_REFILL"
 
-#: All of them.
+#: All states.
 STATES = (STARTUP, DRAIN, DOWN, STEADY, REFILL, UP, PROBE_RTT)
 
-#: States of ProbeBW, in which the draft's text speaks of the whole as one.
+#: States of ProbeBW, which the draft's text treats as one.
 _PROBE_BW = (DOWN, STEADY, REFILL, UP)
 
 
@@ -57,7 +57,7 @@ def _state(gain: float, phase: str | None) -> str:
 
 
 def _first(seen: Seen, state: str, after: int = 0) -> tuple[int, list[Stay]]:
-    """Which stay is the first in a state, of those that begin in bin `after` or later; and all of them."""
+    """The index of the first stay in a state that begins in bin `after` or later; and all stays."""
     stays = states(seen)
     for index, stay in enumerate(stays):
         if stay.state == state and stay.first >= after:
@@ -66,7 +66,7 @@ def _first(seen: Seen, state: str, after: int = 0) -> tuple[int, list[Stay]]:
 
 
 def _bdp_packets(seen: Seen, at: int) -> float:
-    """The bandwidth-delay product as the sender knows it in a bin."""
+    """The sender's estimate of the bandwidth-delay product in a bin."""
     mbps, ms = seen.over_time("max_bandwidth_mbps")[at], seen.over_time("delay_min_ms")[at]
     return float(mbps * 1e6 / 8 * ms / 1e3 / float(seen.scenario["packet_bytes"]))
 
@@ -80,10 +80,10 @@ def _bin(seen: Seen) -> int:
     return round(seen.interval[0] * 1e3 / float(seen.scenario["bin_ms"]))
 
 
-#: Of states that last a few milliseconds.
+#: The bin width for states that last a few milliseconds.
 FINE_MS = 1.0
 
-#: By name.
+#: Measures by name.
 STATE_MEASURES: dict[str, Measure] = {}
 
 
@@ -154,7 +154,7 @@ _BURST_PACKETS = 2
 
 @_measured("", "in flight over the least of the bandwidth-delay product and the bound less its headroom, in cruise")
 def _down_exit(seen: Seen) -> float:
-    """The headroom is 15 % of the long-term bound, if there is one; a burst leaves in the millisecond that is seen."""
+    """The headroom is 15 % of the long-term bound, if there is one; a burst leaves within the observed millisecond."""
     stays = states(seen)
     worst = []
     for before, stay in itertools.pairwise(stays):
@@ -172,7 +172,7 @@ def _down_exit(seen: Seen) -> float:
 
 @_measured("rounds", "round trips in DRAIN, where it ends by its time and not by what is in flight", RECORDS)
 def _drain_rounds(seen: Seen) -> float:
-    """Where the state ends although more is in flight than the path holds."""
+    """Round trips in DRAIN, where it ends although more is in flight than the path holds."""
     index, stays = _first(seen, DRAIN, _bin(seen))
     stay = stays[index]
     if _in_flight_packets(seen, stay.end) <= _bdp_packets(seen, stay.end):
@@ -189,7 +189,7 @@ def _drain_rounds(seen: Seen) -> float:
 
 @_measured("s", "from the end of one PROBE_RTT to the next")
 def _probe_rtt_interval(seen: Seen) -> float:
-    """From the end of one to the beginning of the next: the path is bare towards the end of each."""
+    """The time from the end of one to the beginning of the next: the path is empty towards the end of each."""
     stays = [stay for stay in states(seen) if stay.state == PROBE_RTT]
     if len(stays) < 2:
         raise NotSeenError(f"it was in {PROBE_RTT} {len(stays)} times")
@@ -198,7 +198,7 @@ def _probe_rtt_interval(seen: Seen) -> float:
 
 @_measured("", "whether it goes into PROBE_RTT")
 def _probe_rtt_entered(seen: Seen) -> str:
-    """Whether a stay in it begins in the interval."""
+    """Whether a stay in PROBE_RTT begins in the interval."""
     entered = [seen.during[stay.first] for stay in states(seen) if stay.state == PROBE_RTT]
     return "yes" if any(entered) else "no"
 
@@ -245,7 +245,7 @@ def _least_window(seen: Seen) -> float:
 
 @_measured("rounds", "round trips from the first probe after `from_s` until 98 % of the link's rate is known")
 def _rounds_to_rate(seen: Seen) -> float | None:
-    """From the beginning of the first probe after the change."""
+    """Round trips from the beginning of the first probe after the change."""
     index, stays = _first(seen, UP, _bin(seen) + 1)
     start = stays[index].first
     reached = seen.over_time("max_bandwidth_mbps")[start:] >= 0.98 * seen.capacity[start:]
@@ -264,7 +264,7 @@ def _short_term_falls(seen: Seen) -> str:
 
 @_measured("cycles", "cycles completed after `from_s` until the known bandwidth is at most 102 % of the link's rate")
 def _cycles_to_rate(seen: Seen) -> float | None:
-    """Cycles completed from the change on until the maximum has come down to the rate."""
+    """Cycles completed from the change until the maximum has fallen to the rate."""
     after = _bin(seen)
     # The rate at the end: the change may come in the interval's first bin.
     reached = np.flatnonzero(seen.over_time("max_bandwidth_mbps")[after:] <= 1.02 * seen.capacity[-1])

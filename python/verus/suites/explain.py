@@ -13,12 +13,12 @@ from verus.suites import ANY, KINDS, Check, Row, Suite
 from verus.suites.judge import scenario_of
 from verus.suites.measures import MEASURES
 
-#: Fields of a scenario that a command shows, where they are not as by default.
+#: Fields of a scenario that a command shows, where they differ from the default.
 _SHOWN = ("trace", "queue", "ack", "ack_queue", "delay_ms", "packet_bytes", "ack_every", "loss", "duration_s")
 #: Fields that select outputs, and the seed, which has a separate flag.
 _KEPT = ("series", "records", "epochs", "bin_ms", "seed", "flows")
 
-#: Where a command or a scenario has the sender under test.
+#: The placeholder of the sender under test in a command or a scenario.
 _PLACE = "SCHEME"
 
 
@@ -89,7 +89,7 @@ def _asked(row: Row, check: Check) -> str:
 
 
 def _runnable(row: Row) -> Iterator[str]:
-    """The first scenario as a command, or as the simulator reads it; and the one that it is compared with."""
+    """The first scenario as a command, or as JSON for the simulator; and its baseline."""
     case, check = row.cases[0], row.checks[0]
     for title, scenario in (("run", case.scenario), ("compared with", case.baseline)):
         if scenario is None:
@@ -105,7 +105,7 @@ def _runnable(row: Row) -> Iterator[str]:
 
 
 def _command(scenario: Mapping[str, Any]) -> str | None:
-    """`verus compare`, where it can say all of the scenario."""
+    """The scenario as a `verus compare` command; None if no command can express it."""
     flows = scenario["flows"]
     kinds = {flow.get("traffic") for flow in flows}
     is_plain = all(not (flow.keys() - {"scheme", "traffic"}) for flow in flows) and len(kinds) == 1

@@ -34,10 +34,10 @@ VERDICTS = {
 #: Kinds of rows that decide the exit code.
 GATING = ("published", "law")
 
-#: Why a row concerns a sender.
+#: Reasons why a row concerns a sender.
 OWN, COMPARED = "own", "compared"
 
-#: The duration of a transfer's run, as a multiple of the longest time that passes.
+#: The duration of a transfer's run, as a multiple of its largest threshold.
 _PATIENCE = 3.0
 #: Scenarios that are simulated before they are judged and forgotten: a whole suite's time series
 #: and packets do not fit in memory.
@@ -52,19 +52,20 @@ class Verdict:
         suite: Name of the suite.
         row: Name of the row, `suite/row` or `suite/row/check`.
         scheme: The sender under test, as given.
-        label: Likewise, for tables.
-        concerns: `own` where the source states the row for this sender, `compared` where it runs beside that.
-        kind: Where the number comes from, a key of `verus.suites.KINDS`.
+        label: Its label, for tables.
+        concerns: `own` if the source states the row for this sender, `compared` if it only runs for
+            comparison.
+        kind: The origin of the number, a key of `verus.suites.KINDS`.
         gates: Whether missing it fails the command.
         measure: The quantity.
-        unit: Of the value.
+        unit: The unit of the value.
         wanted: Its threshold, with the unit.
         value: The worst of all runs; None where there is none.
         verdict: One of `VERDICTS`.
-        why: Why it could not be run or has no value.
+        why: The reason why it could not be run or has no value.
         seeds: Runs of each scenario, with different seeds, that the value is the worst of.
         tried: The number of the row's runs in which its condition arose.
-        runs: How many these are, of all its scenarios and seeds.
+        runs: The number of the row's runs, over all its scenarios and seeds.
         asked_seeds: Runs that the row asks for.
         about: The scenario and its threshold.
         source: Where it is published.
@@ -101,7 +102,7 @@ class Verdict:
 
     @property
     def failed(self) -> bool:
-        """Whether it is why the command exits with another code than 0."""
+        """Whether it makes the command exit with another code than 0."""
         return self.gates and self.verdict == MISSED
 
 
@@ -109,7 +110,7 @@ def check_measures(suite: Suite, file: str) -> None:
     """Refuses checks of quantities that are not measured.
 
     Raises:
-        ValueError: It names file, row and field.
+        ValueError: A quantity is unknown; the message names file, row and field.
     """
     for row in suite.rows:
         place = f"`{file}`, row `{row.id.partition('/')[2]}`"
@@ -119,7 +120,7 @@ def check_measures(suite: Suite, file: str) -> None:
             )
         for check in row.checks:
             if row.unit_test or row.needs:
-                continue  # what would be measured is for people
+                continue  # its measure is only a text for readers
             if check.measure not in MEASURES:
                 raise ValueError(
                     f"{place}: there is no measure `{check.measure}`{near_or_all(check.measure, MEASURES)}"
@@ -186,14 +187,16 @@ def _runs_of(row: Row, seeds: int | None) -> int:
     return row.seeds if seeds is None else min(seeds, row.seeds)
 
 
-#: When the state of a row begins that is timed by one, s, by the scenario until then; or that it never came.
+#: The begin of the state that times a row, s, by the scenario until then; or the error that it
+#: never came.
 _Moments = Mapping[str, "float | NotTriedError"]
 
 
 def _moments(places: Sequence[tuple[Row, Contestant]], seed: int, seeds: int | None, threads: int | None) -> _Moments:
-    """Runs the scenarios of rows that are timed by a state once without their changes, to see when it begins.
+    """Runs the scenarios of rows that are timed by a state once without their changes, to find its begin.
 
-    Until the first change both runs are the same, so that the state begins at the same time in the row's own.
+    Until the first change both runs are the same, so the state begins at the same time in the row's
+    own run.
     """
     timed: dict[str, When] = {}
     for row, sender in places:
@@ -257,7 +260,7 @@ def _sought(row: Row, sender: Contestant, seed: int, seeds: int, moments: _Momen
 
 
 def _from(scenario: Mapping[str, Any], row: Row, at: float) -> Mapping[str, Any]:
-    """The scenario, its changes counted from that moment: the bin in which the state began is over."""
+    """The scenario, with its changes counted from the end of the bin in which the state began."""
     if row.when is None:
         return scenario
     begun = at + FINE_MS / 1e3
@@ -266,7 +269,7 @@ def _from(scenario: Mapping[str, Any], row: Row, at: float) -> Mapping[str, Any]
 
 
 def _timed(check: Check, row: Row, at: float) -> Check:
-    """The check, its times counted from that moment."""
+    """The check with its times counted from that moment."""
     if row.when is None:
         return check
     options = {"from_s": 0.0, **check.options}
@@ -302,7 +305,7 @@ def _key(check: Check, text: str) -> tuple[str, str, str]:
 
 
 def _simulate(sought: Iterable[_Sought], threads: int | None, progress: Progress | None) -> _Values:
-    """Runs each scenario once, and keeps of it what the checks of it ask for."""
+    """Runs each scenario once, and keeps only the values that its checks ask for."""
     checks: dict[str, list[Check]] = {}
     for one in sought:
         for text in filter(None, (one.text, one.baseline)):

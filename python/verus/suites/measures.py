@@ -10,7 +10,7 @@ from verus import _verus
 from verus.suites.bbr_states import STATE_MEASURES
 from verus.suites.seen import METRICS, RECORDS, Array, Measure, NotSeenError, NotTriedError, Seen, measured
 
-#: Measures of when something ends: a run lasts some times as long as the latest that a check allows.
+#: Measures of the end of something: a run lasts a multiple of the latest time that a check allows.
 ENDS = ("completion", "session_end")
 
 #: The initial window of RFC 9002, section 7.2, in packets.
@@ -33,7 +33,7 @@ def _completion(seen: Seen) -> float | None:
 
 @measured(MEASURES, "ms", "how long a measured frame of the flow's media takes, on average")
 def _frame_delay_mean(seen: Seen) -> float | None:
-    # Frames that are still to come would be the latest.
+    # Frames that have not arrived yet would be the latest.
     return None if _session_end(seen) is None else 1e3 * float(seen.own["completion_mean_s"])
 
 
@@ -72,7 +72,7 @@ def _used_in(seen: Seen, start_s: float, end_s: float) -> float:
 
 
 def _adapted_s(seen: Seen) -> tuple[float, float]:
-    """When the path changed last, and when a sender has had 1 s and ten of the round trips since."""
+    """The time of the last path change, and the time 1 s and ten round trips later."""
     changes = seen.scenario["changes"]
     if not changes:
         raise NotSeenError("the path does not change")
@@ -98,7 +98,7 @@ def _throughput(seen: Seen) -> float:
 
 @measured(MEASURES, "", "the flow's throughput over an equal part of the link")
 def _fair_share(seen: Seen) -> float:
-    """Where all have the same, 1."""
+    """The flow's throughput over an equal share of the capacity."""
     return _throughput(seen) * len(seen.scenario["flows"]) / float(np.mean(seen.capacity[seen.during]))
 
 
@@ -149,7 +149,7 @@ def _carried_and_waited(seen: Seen) -> tuple[Array, Array]:
 
 @measured(MEASURES, "packets", "packets at the bottleneck on average, that under way into the link included")
 def _queue_packets(seen: Seen) -> float:
-    """Little's law, in each bin."""
+    """The mean number of packets by Little's law, in each bin."""
     carried, waited = _carried_and_waited(seen)
     kilobits = float(np.sum(carried * waited) / carried.shape[1])
     return kilobits * 1e3 / 8 / float(seen.scenario["packet_bytes"])
@@ -162,7 +162,7 @@ def _believed_packets(seen: Seen) -> float:
 
 
 def _waited_ms(seen: Seen) -> Array:
-    """How long a packet of any flow waited, in each bin in which one left."""
+    """The mean queueing delay of all flows' packets, in each bin in which one left."""
     carried, waited = _carried_and_waited(seen)
     all_carried = np.sum(carried, axis=0)
     chosen = all_carried > 0
@@ -253,7 +253,7 @@ def _used(seen: Seen) -> float | None:
     options=("within_ms", "idle_s"),
 )
 def _burst_after_idle(seen: Seen) -> float:
-    """The largest after any silence; an initial window may leave at once (RFC 9002, section 7.7)."""
+    """The largest burst after any silence; an initial window may leave at once (RFC 9002, section 7.7)."""
     sent_s = np.sort(seen.packets("sent_ms")) / 1e3
     within_s = float(seen.options.get("within_ms", 2.0)) / 1e3
     begins = sent_s[1:][np.diff(sent_s) >= float(seen.options.get("idle_s", 1.0))]
@@ -271,7 +271,7 @@ def _packets_per_second(seen: Seen) -> float:
     return len(seen.packets("sent_ms")) / (end - start)
 
 
-#: Over how many bins of 100 ms the rate is taken, where it must be reached again.
+#: The number of 100 ms bins over which the rate is averaged, where it must be reached again.
 _STEADY_BINS = 5
 
 

@@ -28,7 +28,7 @@ _SUITE_FIELDS = ("name", "title", "about", "source", "differences")
 
 
 def write(folder: Path, suites: Sequence[Suite], verdicts: Sequence[Verdict], *, seed: int) -> None:
-    """Writes verdicts (`check.jsonl`, shorter `check.csv`), what made them (`run.json`), page and tables."""
+    """Writes verdicts (`check.jsonl`, shorter `check.csv`), their configuration (`run.json`), page and tables."""
     config = {
         "schema": SCHEMA,
         "kind": CHECK,
@@ -55,7 +55,7 @@ def draw(folder: Path) -> Path:
 
     Raises:
         OSError: A file is absent.
-        ValueError: A file is not what `write` left.
+        ValueError: A file does not have the form that `write` writes.
     """
     config, lines = read_config(folder / "run.json"), content(folder / "check.jsonl", MOST_LINES)
     try:

@@ -19,7 +19,7 @@ METRICS, SERIES, RECORDS = "metrics", "series", "records"
 
 
 class NotSeenError(ValueError):
-    """The run has nothing of the kind: a state that never came, a controller that does not show it."""
+    """The run lacks the quantity: a state never came, or the controller does not record it."""
 
 
 class NotTriedError(ValueError):
@@ -42,23 +42,23 @@ class Seen:
 
     @property
     def flow(self) -> int:
-        """The flow asked about, counted from 0: the sender under test unless something else is said."""
+        """The flow of the check, counted from 0; by default the sender under test."""
         return int(self.options.get("flow", 0))
 
     @property
     def interval(self) -> tuple[float, float]:
-        """From when to when, s: the whole run unless something else is said."""
+        """The interval of the check, s; by default the whole run."""
         return float(self.options.get("from_s", 0.0)), float(self.options.get("to_s", self.scenario["duration_s"]))
 
     @property
     def metrics(self) -> Mapping[str, Any]:
-        """Those of the whole link; `per_flow` has each flow's."""
+        """The metrics of the whole link; `per_flow` has each flow's."""
         metrics: Mapping[str, Any] = self.outcome["metrics"]
         return metrics
 
     @property
     def own(self) -> Mapping[str, Any]:
-        """Those of the flow asked about."""
+        """The metrics of the check's flow."""
         metrics: Mapping[str, Any] = self.metrics["per_flow"][self.flow]
         return metrics
 
@@ -89,7 +89,7 @@ class Seen:
 
     @property
     def during(self) -> npt.NDArray[np.bool_]:
-        """Which bins lie in the interval asked about."""
+        """A mask of the bins in the check's interval."""
         start, end = self.interval
         return (self.times >= start - 1e-9) & (self.times < end - 1e-9)
 
@@ -100,7 +100,7 @@ class Seen:
         return chosen
 
     def packets(self, name: str, at: str = "sent_ms") -> Array:
-        """A column of the flow's packets, of those for which `at` lies in the interval."""
+        """A column of the flow's packets, those with `at` in the interval."""
         records = self.outcome["records"]
         when = np.asarray(records[at], dtype=float) / 1e3
         start, end = self.interval
@@ -120,12 +120,12 @@ class Measure:
     """A quantity.
 
     Attributes:
-        unit: Of its values, empty for a share or a word.
+        unit: The unit of its values; empty for a share or a word.
         about: Its meaning.
         keeps: The data that the run must keep for it.
-        of: Its value in a run; None if what it waits for did not happen in time.
+        of: Computes its value in a run; None if the event did not happen in time.
         options: Options that a check may set, beside `flow`, `from_s` and `to_s`.
-        bin_ms: How fine its time series must be.
+        bin_ms: The bin width of the time series that it needs.
     """
 
     unit: str
@@ -136,7 +136,7 @@ class Measure:
     bin_ms: float | None = None
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Refuses options that it has not.
+        """Refuses unknown options.
 
         Raises:
             FieldError: One is unknown or no number.
@@ -155,7 +155,7 @@ Quantity = TypeVar("Quantity", bound=Callable[[Seen], "float | str | None"])
 def measured(
     into: dict[str, Measure], unit: str, about: str, keeps: str = SERIES, **more: Any
 ) -> Callable[[Quantity], Quantity]:
-    """Makes a function a quantity, which has the function's name without the underscore before it."""
+    """Registers a function as a quantity, under its name without the leading underscore."""
 
     def add(of: Quantity) -> Quantity:
         into[of.__name__.removeprefix("_")] = Measure(unit, about, keeps, of, **more)

@@ -1,4 +1,4 @@
-"""Verdicts in letters: one by one, and as tables of a terminal, a document and a program."""
+"""Verdicts as text: one by one, and as tables for a terminal, a document and a program."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def told(verdict: Verdict) -> str:
 
 
 def by_row(suite: Suite, verdicts: Sequence[Verdict], *, run: bool = False) -> dict[str, dict[str, Verdict]]:
-    """The verdicts of a suite, by row and then by sender, of the rows that concern one, or that were `run`."""
+    """The verdicts of a suite, by row and then by sender, for rows that concern one; with `run`, that also ran."""
     grouped: dict[str, dict[str, Verdict]] = {}
     for verdict in verdicts:
         if verdict.suite == suite.name:
@@ -95,7 +95,7 @@ def counted(verdicts: Sequence[Verdict]) -> dict[str, str]:
 
 
 def tables(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
-    """A heading and a table for each suite, then what could not be run and why, and the sums."""
+    """A heading and a table for each suite, then the rows that could not be run, with reasons, and the sums."""
     labels = list(dict.fromkeys(verdict.label for verdict in verdicts))
     for suite in suites:
         rows = by_row(suite, verdicts, run=True)
@@ -129,7 +129,7 @@ def _style(verdict: Verdict | None) -> str:
 
 
 def _not_run(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
-    """Each reason once, with how many rows it keeps from running."""
+    """Each reason once, with the number of rows that it keeps from running."""
     reasons: dict[str, set[str]] = {}
     for verdict in verdicts:
         if verdict.verdict == NOT_RUN:
@@ -150,7 +150,7 @@ def sums(names: Mapping[str, str], verdicts: Sequence[Verdict]) -> Grid:
 
 
 def to_csv(verdicts: Sequence[Verdict]) -> str:
-    """A line for each row that was run, of fewer columns than `--json` has."""
+    """A line for each row that was run, with fewer columns than `--json`."""
     rows: list[Sequence[object]] = [
         ("row", "scheme", "concerns", "kind", "asked", "value", "verdict", "seeds", "tried", "runs")
     ]
@@ -177,5 +177,5 @@ def to_markdown(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> str:
 
 
 def _narrow(line: str) -> str:
-    """The line with one space in a cell that says nothing."""
+    """The line with one space in each empty cell."""
     return line.replace("|  |", "| |").replace("|  |", "| |")
