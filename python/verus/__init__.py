@@ -42,12 +42,13 @@ __all__ = [
 ]
 
 
-#: Names an extension in place of this package's own: one with more algorithms (docs/own-controller.md).
+#: The environment variable with an extension in place of this package's, for additional algorithms
+#: (docs/own-controller.md).
 EXTENSION = "VERUS_EXTENSION"
 
 
 class _Extension:
-    """Finds `verus._verus` where the environment says."""
+    """Finds `verus._verus` at the path in the environment variable."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:

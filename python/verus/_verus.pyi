@@ -60,16 +60,16 @@ __all__ = [
 
 @final
 class Departure:
-    """A packet as it was when it left.
+    """A packet and the sender's state when it left.
 
     Attributes:
         number: Never used again: a retransmission gets a new one.
-        at_s: When it left.
+        at_s: The time when it left.
         size_bytes: Its size (IP).
         window_bytes: The controller's window at that moment.
-        in_flight_bytes: What was in flight, this packet included.
-        delivered_bytes: What had been acknowledged by then.
-        app_limited: Whether there was nothing more to send, rather than no window.
+        in_flight_bytes: Bytes in flight, this packet included.
+        delivered_bytes: Bytes acknowledged by then.
+        app_limited: Whether data, rather than the window, limited the sender.
     """
 
     @property
@@ -89,12 +89,12 @@ class Departure:
 
 @final
 class Acked:
-    """A packet acknowledged.
+    """An acknowledged packet.
 
     Attributes:
-        packet: As it left.
+        packet: The packet as it left.
         rtt_ms: Its own round-trip time, unsmoothed.
-        received_at_s: When it arrived by the receiver's clock; None where nobody says.
+        received_at_s: Its arrival by the receiver's clock; None if unknown.
     """
 
     @property
@@ -106,23 +106,23 @@ class Acked:
 
 @final
 class Feedback:
-    """All that one acknowledgement, or one expired loss timer, revealed; each list in order of departure.
+    """The news of one acknowledgement or expired loss timer; each list in order of departure.
 
     Attributes:
-        now_s: When it arrived.
+        now_s: The time of its arrival.
         acked: Packets newly acknowledged.
         lost: Packets newly declared lost.
         recovered: Packets declared lost before, and acknowledged after all.
-        marked_packets: How many bore a congestion mark (ECN).
-        in_flight_before_bytes: What was in flight before this event.
-        in_flight_bytes: What is in flight after it.
-        delivered_bytes: What was acknowledged in the flow's life, this event included.
-        newly_delivered_bytes: What this event says has arrived.
+        marked_packets: The number of packets with a congestion mark (ECN).
+        in_flight_before_bytes: Bytes in flight before this event.
+        in_flight_bytes: Bytes in flight after it.
+        delivered_bytes: Bytes acknowledged in the flow's life, this event included.
+        newly_delivered_bytes: Bytes newly acknowledged by this event.
         smoothed_rtt_ms: The smoothed round-trip time (RFC 6298) after it.
-        min_rtt_ms: The least round-trip time of the flow's life.
-        delivery_mbps: How fast the path delivered since the newest of these packets left
-            (draft-cheng-iccrg-delivery-rate-estimation); None where nothing was acknowledged, or too little time
-            passed.
+        min_rtt_ms: The minimum round-trip time of the flow's life.
+        delivery_mbps: The delivery rate since the newest of these packets left
+            (draft-cheng-iccrg-delivery-rate-estimation); None where nothing was acknowledged, or
+            too little time passed.
     """
 
     @property
@@ -155,9 +155,9 @@ class Timeout:
     """A retransmission timeout.
 
     Attributes:
-        now_s: When it fired.
+        now_s: The time when it fired.
         presumed_lost: Everything that was in flight, in order of departure.
-        backoff: How many have fired in a row, this one included.
+        backoff: The number of consecutive timeouts, this one included.
     """
 
     @property
@@ -178,18 +178,18 @@ class _Trace(TypedDict):
 
 @type_check_only
 class _Capacity(TypedDict):
-    """What the channel could have carried, by bin; `time_s` is the bin's beginning."""
+    """The capacity of the channel, by bin; `time_s` is the bin's beginning."""
 
     time_s: NDArray[float64]
     capacity_mbps: NDArray[float64]
 
 @type_check_only
 class _Measured(TypedDict):
-    """What a run amounts to.
+    """The metrics of a run.
 
-    `other_channels` are those of `ack` and `second_trace`, where there are any, by the name of the field.
-    `metrics` has the names of the results' rows, and `per_flow`. `totals` and `counters` (a dictionary a flow) are
-    what the simulator and the senders counted.
+    `other_channels` are those of `ack` and `second_trace`, where there are any, by the name of the
+    field. `metrics` has the names of the results' rows, and `per_flow`. `totals` and `counters` (a
+    dictionary a flow) are counts of the simulator and of the senders.
     """
 
     metrics: dict[str, Any]
@@ -200,16 +200,16 @@ class _Measured(TypedDict):
 
 @type_check_only
 class _Outcome(_Measured):
-    """Everything a run yields.
+    """The complete outcome of a run.
 
-    `series` has one row a flow and bin: `flow`, `time_s` (the
-    bin's beginning), `throughput_mbps`, `qdelay_ms`, `qdelay_max_ms`, `window_bytes`,
-    `in_flight_bytes` and what the controller shows of itself; what was not observed is NaN. `phase` is a list:
-    ``slow_start``, ``steady``, ``recovery``, ``silent``, or None before the flow starts.
-    `profiles`: `flow`, `time_s`, `kind` (``point`` or ``curve``), `window_packets`, `delay_ms`.
-    `connections` has one row for each connection of a flow that does not send all the time, in the order in which
-    they began: `flow`, `connection` (from 0), `start_s`, `end_s` (NaN if the flow or the run ended first),
-    `file_bytes` (NaN if it was to last for a time), `delivered_bytes`.
+    `series` has one row a flow and bin: `flow`, `time_s` (the bin's beginning), `throughput_mbps`,
+    `qdelay_ms`, `qdelay_max_ms`, `window_bytes`, `in_flight_bytes` and the controller's own
+    quantities; absent values are NaN. `phase` is a list: ``slow_start``, ``steady``, ``recovery``,
+    ``silent``, or None before the flow starts. `profiles`: `flow`, `time_s`, `kind` (``point`` or
+    ``curve``), `window_packets`, `delay_ms`. `connections` has one row for each connection of a
+    flow that does not send all the time, in the order in which they began: `flow`, `connection`
+    (from 0), `start_s`, `end_s` (NaN if the flow or the run ended first), `file_bytes` (NaN for
+    connections of a given duration), `delivered_bytes`.
     """
 
     series: dict[str, Any]
@@ -227,40 +227,41 @@ class _TraceTimes(TypedDict):
     period_ms: int
 
 def default_scenario() -> str:
-    """JSON: every field of a scenario, as it is where nothing is said."""
+    """JSON: every field of a scenario, with its default."""
 
 def scenario_schema() -> str:
     """JSON Schema (draft 2020-12) of a scenario: type, range, default and meaning of each field."""
 
 def check_scenario(scenario_json: str) -> None:
-    """Refuses what the schema does not allow, and fields that contradict each other; reads no file that it names."""
+    """Refuses a scenario that violates the schema, or with contradictory fields; reads no file that it names."""
 
 def simulate(scenario_json: str, progress: Callable[[float], bool | None] | None = None) -> _Outcome:
-    """Runs one scenario. `progress` hears the share done; returning False stops the run (`RuntimeError`)."""
+    """Runs one scenario. `progress` gets the share done; returning False stops the run (`RuntimeError`)."""
 
 @final
 class Runs:
-    """Runs under way, whose outcomes are taken as they end: `simulate_many` starts them."""
+    """Runs under way, started by `simulate_many`, whose outcomes are fetched as they end."""
 
     def ended(self, timeout_s: float) -> list[tuple[int, _Outcome | _Measured | RuntimeError]]:
-        """Index and outcome of those that have ended since the last call.
+        """The index and the outcome of runs that have ended since the last call.
 
-        It waits for one, but no longer than `timeout_s`. `ValueError` or `OSError` if one cannot be run, or logged.
+        It waits for at least one, up to `timeout_s`. `ValueError` or `OSError` if a run cannot be
+        started or logged.
         """
 
     def fraction(self) -> float:
         """The share of all the work that is done."""
 
     def stop(self) -> None:
-        """Ends what is under way, and waits until it has."""
+        """Ends the runs under way, and waits until they have ended."""
 
 @final
 class Simulation:
-    """A run of one scenario that goes as far as it is told to, for whoever decides something in between."""
+    """A run of one scenario in steps, for callers that make decisions in between."""
 
     def __new__(cls, scenario_json: str) -> Simulation: ...
     def run_until(self, at_s: float) -> bool:
-        """Everything happens that happens before `at_s`; returns whether there is more to come.
+        """Simulates all events before `at_s`; returns whether there are more.
 
         `RuntimeError` if a controller, a class of the user's, failed.
         """
@@ -295,16 +296,16 @@ def simulate_many(
 ) -> Runs:
     """Runs many, on all cores if `threads` is None; outcomes in the order of `scenarios`.
 
-    `qlog` is a folder for a log of each flow, their format (`draft` or `0.3`), and what each run's channel is called in
-    them; `OSError` if one cannot be written, or is there already.
+    `qlog` is a folder for a log of each flow, their format (`draft` or `0.3`), and the name of each
+    run's channel in them; `OSError` if one cannot be written, or exists already.
 
-    In place of a run whose controller, a class of the user's, failed stands the exception that says why. Without
+    A run whose controller, a class of the user's, failed has its exception as outcome. Without
     `columns` nothing is an array, and NumPy is not imported.
 
-    `progress` hears how many are done and the share of all the work, in the caller's thread;
+    `progress` gets the number of runs done and the share of all the work, in the caller's thread;
     returning False stops all of them (`RuntimeError`).
 
-    Unless it is to `wait`, it returns the runs under way, which the caller must stop.
+    Without `wait`, it returns the runs under way, which the caller must stop.
     """
 
 @type_check_only
@@ -317,10 +318,10 @@ class _Region(TypedDict):
 
 @final
 class Trainer:
-    """What models are made of: transitions that were counted, of which any quantization makes another model.
+    """Counted transitions, from which models with any quantization are made.
 
-    `recorded` holds for each run each packet's flow, when it left and when it was acknowledged, ms (NaN if never).
-    `progress` as in `simulate_many`.
+    `recorded` has for each run each packet's flow, departure and acknowledgement, ms (NaN if
+    never). `progress` as in `simulate_many`.
     """
 
     def __new__(
@@ -332,16 +333,16 @@ class Trainer:
     ) -> Trainer: ...
     @staticmethod
     def of_all(others: Sequence[Trainer]) -> Trainer:
-        """All that others counted, as if one had watched it."""
+        """The sum of the others' counts."""
 
     def model(self, about_json: str, quantization_ms: int, percentile: float) -> bytes:
         """The bytes of a model's file."""
 
 def model_info(path: str | PathLike[str]) -> str:
-    """JSON: what a model file holds."""
+    """JSON: the description of a model file."""
 
 def model_csv(path: str | PathLike[str], csv: str | PathLike[str]) -> int:
-    """Writes a model's whole matrix as comma-separated probabilities; how many bytes that takes."""
+    """Writes a model's whole matrix as comma-separated probabilities; returns the number of bytes."""
 
 def model_region(path: str | PathLike[str], first: int, delays: int) -> _Region:
     """The elements within `delays` quantization steps from the `first`."""
@@ -355,27 +356,27 @@ def check_queue(text: str) -> str:
 def check_channel(text: str) -> str:
     """JSON: ``{"name", "kind": "built-in" | "cached" | "file" | "rate" | "joined", …}``.
 
-    What is put together has ``"parts": [{"text", "channel", "seed", "from_s", "to_s"}]``; `text` names its channel as
-    it was written.
+    A joined channel has ``"parts": [{"text", "channel", "seed", "from_s", "to_s"}]``; `text` is the
+    channel's text as written.
     """
 
 def check_traffic(text: str) -> str:
     """JSON: ``{"traffic"}``, the kind."""
 
 def quantity(text: str, unit: str) -> float:
-    """A number, with a unit behind it if it has one (``2m``, ``120kB``).
+    """A number, with or without a unit behind it (``2m``, ``120kB``).
 
     It is returned in ``unit``: ``s``, ``ms``, ``bytes``, ``Mbit/s`` or ``share``.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is no such number.
     """
 
 def complete(what: str, text: str) -> list[str]:
-    """How the beginning of a text may go on; ``what`` it names: ``scheme``, ``queue``, ``traffic``, ``channel``."""
+    """Completions of a text that names a ``what``: ``scheme``, ``queue``, ``traffic``, ``channel``."""
 
 def expand(text: str) -> list[str]:
-    """The texts that a scheme or a queue stands for: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several.
+    """All texts of a scheme or a queue: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several.
 
     Raises:
         ValueError: A range leads downwards, or there are too many.
@@ -400,19 +401,19 @@ def calibration(seed: int, pieces: int) -> str:
     """JSON: statistics of every built-in channel beside those of the recording it is fitted to."""
 
 def list_channels() -> str:
-    """JSON: what `--trace` takes by name."""
+    """JSON: the names that `--trace` takes."""
 
 def trace_read(text: str, seed: int = 1, duration_s: float = 60.0) -> _TraceTimes:
-    """The trace of a channel: a file, or a name. The seed and the duration are for what is built in."""
+    """The trace of a channel: a file, or a name. The seed and the duration are for built-in channels."""
 
 def trace_info(text: str) -> str:
     """JSON: statistics of a channel's trace."""
 
 def trace_write(times_ms: NDArray[int64] | Sequence[int], path: str | PathLike[str]) -> None:
-    """Writes a trace, whole or not at all; the path's extension (``.gz``, ``.xz``) says how."""
+    """Writes a trace, whole or not at all; the path's extension (``.gz``, ``.xz``) selects the compression."""
 
 def trace_convert(raw_path: str | PathLike[str], rates: bool = False) -> tuple[NDArray[int64], int]:
-    """The trace that a raw arrival log, or a series of rates, makes, and how long it is, in milliseconds."""
+    """The trace of a raw arrival log, or of a series of rates, and its duration, in milliseconds."""
 
 def trace_generate(name: str, seed: int, duration_s: float) -> NDArray[int64]:
     """Opportunities of a built-in channel, in milliseconds."""
@@ -426,7 +427,7 @@ def analyze_log(path: str | PathLike[str]) -> dict[str, Any]:
     """Metrics, `series` and `capacity` of a Mahimahi link log, plain or compressed (gzip, xz)."""
 
 def jain(shares: Sequence[float] | NDArray[float64]) -> float | None:
-    """Jain's index of what each flow got (SIGCOMM 2015, Eq. 7): 1 if all got the same; None if nobody got anything."""
+    """Jain's index of the flows' shares (SIGCOMM 2015, Eq. 7): 1 if all are equal; None if all are 0."""
 
 def metric_columns() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The metrics of a row of results, and those of each of its flows, in their order."""

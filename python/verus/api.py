@@ -38,7 +38,7 @@ Array = npt.NDArray[Any]
 
 
 class Metrics(dict[str, float | None]):
-    """Metrics by name, as `docs/metrics.md` has them; None where one was not observed.
+    """Metrics by name, as in `docs/metrics.md`; None where one was not observed.
 
     Example:
         >>> Metrics(goodput_mbps=4.8)["throughput"]
@@ -129,7 +129,7 @@ class Link(PathSettings, _Bottleneck):
             ValueError: The rate is not above 0.
         """
         above_zero("mbps", mbps, "Mbit/s")
-        # All its digits, and no exponent, whose `+` would join two channels.
+        # All digits without an exponent, whose `+` would join two channels.
         return cls(trace=f"rate:{repr(float(mbps)).removesuffix('.0')}", **options)
 
 
@@ -150,8 +150,9 @@ class Flow:
             `verus.Controller`: the class, or a callable that takes the keys and returns one.
         start_s: When it starts.
         stop_s: When it stops; at the end of the run if None.
-        delay_ms: Its own propagation each way, in place of the link's.
-        crosses: Which of two channels its data cross: ``first``, ``second`` or ``both``; both if None.
+        delay_ms: Its propagation delay each way, in place of the link's.
+        crosses: The channels that its data cross, of two: ``first``, ``second`` or ``both``; both
+            if None.
         bytes: Bytes to send, once; unlimited if None.
         traffic: The data to send, and when: ``full``, or ``on-off``, ``c.r1002``,
             ``files:bytes=N``, ``video`` with keys.
@@ -218,16 +219,17 @@ class FlowResult:
     """The outcome of one flow. Arrays have one element for each packet, in the order of sending.
 
     Attributes:
-        scheme: As given.
+        scheme: The scheme, as given.
         metrics: Throughput, delay and loss of this flow.
-        sent_ms: When each packet left the sender.
+        sent_ms: The time when each packet left the sender.
         rtt_ms: Its round-trip time; NaN if its acknowledgement never came.
         qdelay_ms: Its time in the bottleneck queue; NaN if it never left it.
         size_bytes: Its size.
         window_bytes: The window when it left.
         lost: Whether it was dropped.
-        connections: Where it does not send all the time, its connections: `connection`, `start_s`, `end_s` (NaN if the
-            flow or the run ended first), `file_bytes` (NaN if it was to last for a time), `delivered_bytes`.
+        connections: The connections of a flow that does not send all the time: `connection`,
+            `start_s`, `end_s` (NaN if the flow or the run ended first), `file_bytes` (NaN for
+            connections of a given duration), `delivered_bytes`.
     """
 
     scheme: str
@@ -288,10 +290,10 @@ class Result:
         return notebook.flows(self.results)
 
     def plot_profiles(self) -> Plot:
-        """Which delay came with which window, as Verus learned it.
+        """Delay by window, as Verus learned it.
 
         Raises:
-            ValueError: No sender here showed a delay profile.
+            ValueError: No sender here has a delay profile.
         """
         from verus.report import notebook
 
@@ -319,7 +321,7 @@ def simulate(
         flows: The senders.
         records: Whether to keep one record for each packet (needed for the arrays of `Result.flows`).
         progress: Called with the progress; an exception in it stops the run.
-        **options: How long, how, and with which packets.
+        **options: Duration, packets and other fields of the run.
 
     Raises:
         ValueError: A value cannot be used; the message names its field.
@@ -397,7 +399,7 @@ class Comparison:
 
     Attributes:
         table: One row for each run, as an Arrow table: the fields that ``verus compare --json`` prints.
-        results: Everything, series and delay profiles included.
+        results: All results, series and delay profiles included.
     """
 
     table: pa.Table
@@ -438,31 +440,31 @@ class Comparison:
         """Capacity, throughput, queueing delay and window over time, on one channel and queue.
 
         Args:
-            trace: Which channel, where there are several.
-            queue: Which queue, where there are several.
+            trace: The channel, where there are several.
+            queue: The queue, where there are several.
 
         Raises:
-            ValueError: None or several are meant.
+            ValueError: No channel and queue match, or several do.
         """
         from verus.report import notebook
 
         return notebook.series(self.results, trace=trace, queue=queue)
 
     def plot_flows(self, *, trace: str | None = None, queue: str | None = None) -> Plot:
-        """The throughput of each flow over time, likewise.
+        """The throughput of each flow over time, on one channel and queue.
 
         Raises:
-            ValueError: None or several are meant; or every run there has one flow.
+            ValueError: No channel and queue match, or several do; or every run there has one flow.
         """
         from verus.report import notebook
 
         return notebook.flows(self.results, trace=trace, queue=queue)
 
     def plot_profiles(self) -> Plot:
-        """Which delay came with which window, as Verus learned it.
+        """Delay by window, as Verus learned it.
 
         Raises:
-            ValueError: No sender here showed a delay profile.
+            ValueError: No sender here has a delay profile.
         """
         from verus.report import notebook
 
@@ -477,11 +479,11 @@ class Comparison:
         """Writes results, figures and `report.html` into a new folder.
 
         Args:
-            folder: Where to.
+            folder: The new folder.
             force: Replace the results in a folder that is not empty.
 
         Returns:
-            Where the page is.
+            The page's path.
 
         Raises:
             ValueError: The folder cannot be used.

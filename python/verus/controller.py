@@ -1,10 +1,10 @@
-"""Controllers written in Python: the class to derive from, and how a scheme's text leads to one.
+"""Controllers written in Python: the class to derive from, and its lookup from a scheme's text.
 
     class Mine(verus.Controller):
         def __init__(self, *, gain: float = 2.0) -> None: ...
 
-A scheme names such a class by its file, `mine.py:Mine:gain=3`, or is the class itself where Python calls. Its keys are
-the keyword arguments of `__init__`. Classes run in the simulator alone.
+A scheme names such a class by its file, `mine.py:Mine:gain=3`; functions in Python also take the
+class itself. Its keys are the keyword arguments of `__init__`. Classes run in the simulator alone.
 """
 
 from __future__ import annotations
@@ -40,35 +40,39 @@ if TYPE_CHECKING:
 #: The prefix, in place of a file, of the name of a class that was passed in Python.
 GIVEN = "python:"
 
-#: A scheme of this kind.
+#: Matches the text of such a scheme.
 _KIND = re.compile(r"\s*(python:|[^:]+\.py(:|\s*$))")
 
-#: Of a Python file, bytes.
+#: The limit of a Python file, bytes.
 MOST_SOURCE = 8 << 20
 
-#: How near a word must be to one that there is, to be taken for it (`difflib`'s ratio, whose own default this is).
+#: The least similarity of a word to a valid one that is suggested (`difflib`'s ratio and its
+#: default).
 _NEAR = 0.6
 
 
 class Controller:
     """Decides how much a flow may send; derive from it.
 
-    An object of it is one flow's. It hears events, and says by five attributes what may be sent, which are read after
-    each event; None means no bound. At least one of the first three must be set by the end of `on_start`.
+    An object of it serves one flow. Its methods are called at events. Its first five attributes,
+    read after each event, bound the data that may be sent; None means no bound. At least one of the
+    first three must be set by the end of `on_start`.
 
     Attributes:
-        window_bytes: At most so many bytes in flight: the congestion window, of a GiB (2^30 bytes) at the most.
-        budget_bytes: At most so many bytes more, whatever is in flight. Each packet that leaves is taken from it.
-        pacing_mbps: The rate, in Mbit/s, at which what may leave is spread.
-        burst_bytes: How much of that may leave back to back; 32 packets if None.
+        window_bytes: The congestion window: the most bytes in flight, at most a GiB (2^30 bytes).
+        budget_bytes: The most bytes that may still be sent, whatever is in flight. Each packet sent
+            is subtracted from it.
+        pacing_mbps: The pacing rate, in Mbit/s.
+        burst_bytes: The most bytes that pacing lets leave back to back; 32 packets if None.
         next_tick_s: When to call `on_tick`, in seconds since the run began.
-        ecn: How it answers congestion marks (ECN), read once, as the flow begins: ``classic``, a mark as a loss (its
-            packets are ECT(0), RFC 3168); ``l4s``, many marks by a little each (ECT(1), RFC 9331); None, not at all:
-            queues drop.
-        random: Draw from this alone, and one seed gives one result. It is seeded from the run's seed and the flow.
+        ecn: The response to congestion marks (ECN), read once, as the flow begins. ``classic``: to
+            a mark as to a loss (its packets are ECT(0), RFC 3168). ``l4s``: a small one to each of
+            many marks (ECT(1), RFC 9331). None: its packets cannot be marked, so queues drop them.
+        random: The only source of randomness to use, so that one seed gives one result. It is
+            seeded from the run's seed and the flow.
 
-    A class whose decisions can wait sets `feedback_every_ms`. Then `on_feedback` is called that
-    long after the first acknowledgement that it has not seen, once for all since then. One
+    A class whose decisions can be delayed sets `feedback_every_ms`. Then `on_feedback` is called
+    that long after the first acknowledgement that it has not seen, once for all since then. One
     `Feedback` has all that they revealed, in order. This is many times faster. A timeout is
     reported at once, after any feedback before it.
 
@@ -90,24 +94,24 @@ class Controller:
     run_limit_s: ClassVar[float] = 3600.0
 
     def on_start(self, now_s: float, packet_bytes: int) -> None:
-        """The flow begins; every packet will be of `packet_bytes` (IP size)."""
+        """The flow begins; every packet will have `packet_bytes` (IP size)."""
 
     def on_sent(self, packet: Departure) -> None:
         """A packet left. Called once for each, retransmissions included."""
 
     def on_feedback(self, feedback: Feedback) -> None:
-        """All that one acknowledgement, or one expired loss timer, revealed; or several, see `feedback_every_ms`."""
+        """The news of one acknowledgement or expired loss timer, or of several (see `feedback_every_ms`)."""
         raise NotImplementedError("on_feedback is to be written")
 
     def on_timeout(self, timeout: Timeout) -> None:
-        """Silence outlasted the retransmission timeout; everything in flight is presumed lost."""
+        """The retransmission timeout expired without feedback; everything in flight is presumed lost."""
         raise NotImplementedError("on_timeout is to be written")
 
     def on_tick(self, now_s: float, in_flight_bytes: int) -> None:
-        """The instant `next_tick_s` has come, perhaps late. Set the next one, or None."""
+        """The time `next_tick_s` has come, perhaps late. Set the next one, or None."""
 
     def probe(self) -> Mapping[str, float]:
-        """Quantities to be recorded over time, by name with the unit last: always the same names."""
+        """Quantities to record over time, by name with the unit last: always the same names."""
         return {}
 
 
@@ -176,9 +180,9 @@ def given(scheme: Scheme) -> Iterator[str]:
 
 @contextlib.contextmanager
 def unloaded() -> Iterator[None]:
-    """Within the block a scheme's file is only named: to load it is to run it, which looking at something never does.
+    """Within the block a scheme's file is not loaded, since that runs it, which commands that only inspect must not do.
 
-    Whether there is such a class, and what its keys are, is not known then. It makes no controllers.
+    The existence of the class and its keys are then not checked, and no controllers can be made.
     """
     before = _may_load.set(False)
     try:
@@ -239,10 +243,10 @@ def hears(controller: Controller, event: str) -> bool:
 
 
 def ecn_of(controller: Controller) -> str | None:
-    """How it answers marks.
+    """Its response to congestion marks.
 
     Raises:
-        ValueError: `ecn` is none of the valid values.
+        ValueError: `ecn` is invalid.
     """
     ecn = controller.ecn
     if ecn not in (None, "classic", "l4s"):
@@ -251,10 +255,10 @@ def ecn_of(controller: Controller) -> str | None:
 
 
 def every_of(controller: Controller) -> float | None:
-    """How long feedback may wait for more, in ms.
+    """The longest delay of feedback, in ms; None for none.
 
     Raises:
-        ValueError: It is no such time.
+        ValueError: It is no valid delay.
     """
     every_ms = controller.feedback_every_ms
     if every_ms is None:
@@ -271,12 +275,12 @@ def told(error: BaseException) -> str:
 
 
 def thread() -> int:
-    """By what `interrupt` knows the calling thread."""
+    """The identity of the calling thread, for `interrupt`."""
     return threading.get_ident()
 
 
 class TooLong(BaseException):
-    """Ends a call that takes longer than it may."""
+    """Ends a call that exceeds its limit."""
 
 
 def interrupt(ident: int) -> None:
@@ -285,7 +289,7 @@ def interrupt(ident: int) -> None:
 
 
 def spare(ident: int) -> None:
-    """Undoes that, if nothing was raised yet."""
+    """Undoes `interrupt`, if nothing was raised yet."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), None)
 
 
@@ -334,14 +338,14 @@ def _load(file: str) -> ModuleType:
         return _loaded[key]
     name = f"verus_controller_{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # a file in a language that is known
+    assert spec is not None  # its suffix is `.py`
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     _forget_changed(helpers)
     folder = str(path.resolve().parent)
     beside = _Beside(folder)
-    sys.path.insert(0, folder)  # so that it can import what lies beside it
+    sys.path.insert(0, folder)  # so that it can import modules beside it
     sys.meta_path.insert(_before_paths(), beside)
     try:
         exec(compile(source, str(path), "exec"), vars(module))
@@ -364,7 +368,7 @@ def _digest(content: bytes) -> str:
 
 
 class _FromSource(importlib.machinery.SourceFileLoader):
-    """Compiles what the file holds now. Python's own loader takes compiled code of the same time stamp and size."""
+    """Compiles the file's current content. Python's own loader would reuse code of the same time stamp and size."""
 
     digest = ""
 
@@ -375,7 +379,7 @@ class _FromSource(importlib.machinery.SourceFileLoader):
 
 
 class _Beside(importlib.abc.MetaPathFinder):
-    """Finds the modules in a folder, and in packages there."""
+    """Finds the modules in a folder, and in its packages."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -399,7 +403,7 @@ def _before_paths() -> int:
 
 
 def _forget_changed(helpers: Mapping[str, tuple[Path, str]]) -> None:
-    """Has modules beside a controller imported again if one of them was another when it was imported."""
+    """Makes the modules beside a controller be imported again if one of them has changed since its import."""
     names = {
         name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): file for name, file in helpers.items()
     }
@@ -415,7 +419,7 @@ def _forget_changed(helpers: Mapping[str, tuple[Path, str]]) -> None:
 
 
 def imported(path: Path) -> dict[str, Path]:
-    """The modules beside a Python file that it imports, and that these import: where each lies, by its path from there.
+    """The modules beside a Python file that it imports, directly or indirectly: their paths, by relative path.
 
     Raises:
         OSError: One cannot be read.
@@ -426,7 +430,7 @@ def imported(path: Path) -> dict[str, Path]:
     while unread:
         for name in _names_imported(unread.pop(), path.parent):
             parts = name.split(".")
-            # To import `a.b` is to import `a` first.
+            # The import of `a.b` first imports `a`.
             for module in (path.parent.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)):
                 for file in (module.with_suffix(".py"), module / "__init__.py"):
                     relative = file.relative_to(path.parent).as_posix()
@@ -437,10 +441,10 @@ def imported(path: Path) -> dict[str, Path]:
 
 
 def _names_imported(file: Path, root: Path) -> Iterator[str]:
-    """The modules that a file names in imports, from `root`.
+    """The modules that a file's import statements name, relative to `root`.
 
-    Only these statements are parsed: the tree of a whole file may take some hundred times its size.
-    An import within a string adds a file that may not be needed.
+    Only these statements are parsed: the syntax tree of a whole file may take some hundred times
+    its size. An import within a string adds a file that may not be needed.
 
     Raises:
         OSError: It cannot be read.
@@ -471,7 +475,7 @@ _IMPORT = re.compile(
 
 
 def _line_in(path: str, error: BaseException) -> int | None:
-    """The last line of this file on the way to the exception."""
+    """The last line of this file in the exception's traceback."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     return lines[-1] if lines else None
 
@@ -517,7 +521,7 @@ def _kind(parameter: inspect.Parameter) -> type | None:
 
 
 def _value(key: str, text: str, kind: type | None) -> Any:
-    """A key's value, in the words and with the complaints that built-in keys have."""
+    """A key's value, with the syntax and the error messages of built-in keys."""
     if kind is bool or (kind is None and text in ("yes", "no")):
         if text in ("yes", "no"):
             return text == "yes"
@@ -542,7 +546,7 @@ def _value(key: str, text: str, kind: type | None) -> Any:
 
 
 def _try(make: Callable[[], Any], name: str) -> None:
-    """Makes one, to hear now what the class has to say of its keys."""
+    """Makes one controller, so that the class refuses invalid keys now."""
     try:
         made = make()
     except Exception as error:

@@ -29,7 +29,7 @@ class FieldError(ValueError):
         self.problem = problem
 
 
-#: Options that are called otherwise.
+#: Options whose names differ from the argument's.
 _FLAGS = {
     "traces": "trace",
     "schemes": "scheme",
@@ -41,7 +41,7 @@ _FLAGS = {
 
 
 def flag_of(field: str) -> str:
-    """The option of the command line that an argument of the Python API is there.
+    """The command-line option for an argument of the Python API.
 
     Example:
         >>> flag_of("queues"), flag_of("duration_s"), flag_of("ack_delay_ms")
@@ -101,6 +101,6 @@ _MANY = 40
 
 
 def shown(value: object) -> str:
-    """A value of a file in a message, not longer than a part of a line."""
+    """A value of a file for a message, shortened to a part of a line."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 40 else text[:37] + "…"

@@ -23,7 +23,7 @@ from verus.errors import FieldError
 from verus.lab.arguments import above_zero, at_least
 from verus.lab.scenario import DEFAULTS, Contestant, check_fields, make_run
 
-#: The parts of an observation, in order, and the most that each can be.
+#: The parts of an observation, in order, with the maximum of each.
 OBSERVED = {
     "delivered_mbps": 1e6,
     "sent_mbps": 1e6,
@@ -33,10 +33,10 @@ OBSERVED = {
     "window_packets": 1e4,
 }
 
-#: The window at first, packets (RFC 6928), and the least and the most.
+#: The initial (RFC 6928), minimum and maximum window, packets.
 INITIAL_PACKETS, LEAST_PACKETS, MOST_PACKETS = 10.0, 2.0, 10_000.0
 
-#: By what `gymnasium.make` knows the environment, once this module is imported.
+#: The environment's name for `gymnasium.make`, once this module is imported.
 ID = "verus/Congestion-v0"
 
 Observation = npt.NDArray[np.float32]
@@ -45,13 +45,14 @@ Observation = npt.NDArray[np.float32]
 class CongestionEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
     """One flow whose window an agent sets, over one link.
 
-    Action: one number between -1 and 1. The window is multiplied by 2 to that power, and kept between 2 and 10,000
-    packets.
+    Action: one number between -1 and 1. The window is multiplied by 2 to that power, and limited to
+    2 to 10,000 packets.
 
     Observation: six numbers of the last interval, in the order of `OBSERVED`. They are the
-    acknowledged rate (Mbit/s), the sent rate (Mbit/s), the mean round-trip time (ms), the minimum
-    of the episode (ms), lost packets as a share of acknowledged and lost ones, and the window
-    (packets). Without acknowledgements the mean is that of the interval before.
+    acknowledged and the sent rate (Mbit/s), the interval's mean and the episode's minimum
+    round-trip time (ms), the loss rate, and the window (packets). The loss rate is lost packets as
+    a share of lost and acknowledged ones. Without acknowledgements the mean is that of the interval
+    before.
 
     Reward: delivered Mbit/s, less `delay_cost` for each ms of the mean round-trip time above the
     minimum, less `loss_cost` times the share that was lost. `reward` can be overridden.
@@ -121,7 +122,7 @@ class CongestionEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begins an episode; the first observation is of a flow that has just begun.
+        """Begins an episode; the first observation is that of a new flow.
 
         Args:
             seed: The seed of this episode and those after it. If None, the sequence continues.
@@ -180,7 +181,7 @@ class CongestionEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
         return seen["delivered_mbps"] - self.delay_cost * queueing_ms - self.loss_cost * seen["loss_rate"]
 
     def close(self) -> None:
-        """Forgets the episode."""
+        """Discards the episode."""
         self._simulation = None
 
     def _observe(self, passed_s: float) -> Observation:
@@ -208,7 +209,7 @@ class _Agent(Controller):
         self._rtts_ms = 0.0
 
     def end_interval(self, passed_s: float) -> tuple[float, ...]:
-        """The observation after so much time, in the order of `OBSERVED`."""
+        """The observation after `passed_s`, in the order of `OBSERVED`."""
         if self._acked:
             self._rtt_ms = self._rtts_ms / self._acked
         resolved = self._acked + self._lost

@@ -1,4 +1,4 @@
-"""Traces for Python: read, made or converted, looked at and written."""
+"""Traces for Python: reading, generating, converting, drawing and writing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Trace:
     Attributes:
         name: Its name.
         times_ms: One entry for each opportunity, in milliseconds, never decreasing.
-        duration_s: After which it repeats, in seconds: its last opportunity, or the end of a stretch.
+        duration_s: The time after which it repeats, in seconds: its last opportunity, or the end of
+            a stretch.
 
     Example:
         >>> trace = Trace.generate("city-driving-3g-up", duration_s=10, seed=1)
@@ -61,7 +62,7 @@ class Trace:
     def read(cls, path: str | PathLike[str]) -> Trace:
         """Reads a Mahimahi trace (plain, .gz or .xz), or a channel by name, as `Link.from_trace` takes it.
 
-        A built-in channel is made with seed 1, for a minute, where its name does not say otherwise.
+        A built-in channel is generated with seed 1, for a minute, unless its name says otherwise.
 
         Raises:
             OSError: It cannot be read.
@@ -72,7 +73,7 @@ class Trace:
 
     @classmethod
     def generate(cls, channel: str, *, duration_s: float = 60.0, seed: int = 1) -> Trace:
-        """A built-in channel; the same seed gives the same trace, a longer one begins with a shorter one.
+        """Generates a built-in channel. The same seed gives the same trace, and a longer one begins with a shorter one.
 
         Raises:
             ValueError: There is no such channel, or the duration is not above 0.
@@ -86,7 +87,7 @@ class Trace:
 
     @classmethod
     def convert(cls, path: str | PathLike[str], *, rates: bool = False) -> Trace:
-        """The trace that a log of arrival times (Unix seconds, one a line) makes.
+        """Converts a log of arrival times (Unix seconds, one a line).
 
         Args:
             path: The log.
@@ -125,7 +126,7 @@ class Trace:
     def write(self, path: str | PathLike[str]) -> None:
         """Writes it, whole or not at all; ``.gz`` and ``.xz`` are compressed.
 
-        The format has no place for silence after the last opportunity.
+        The format cannot express silence after the last opportunity.
 
         Raises:
             OSError: It cannot be written.
