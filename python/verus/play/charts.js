@@ -9,12 +9,12 @@ const HUES = {
 const OTHER = ["#8c6d31"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-/** A sender's colour; `share` from 0 to 1 turns it, so that flows of one sender stay apart. */
+/** A sender's colour; `share` from 0 to 1 varies it, so that flows of one sender differ. */
 export function color(scheme, share = 0) {
   const hues = HUES[scheme.split(":")[0]] ?? OTHER;
   const [red, green, blue] = hues.at(dark.matches ? -1 : 0).match(/\w\w/g).map((part) => parseInt(part, 16));
   if (!share) return `rgb(${red},${green},${blue})`;
-  // Half of the flows darker, half lighter, up to two fifths of the way.
+  // Half of the flows are darker, half lighter, by up to two fifths.
   const to = share < 0.5 ? (dark.matches ? 255 : 0) : (dark.matches ? 0 : 255);
   const by = 0.8 * (share < 0.5 ? share : share - 0.5) + 0.1;
   return `rgb(${[red, green, blue].map((part) => Math.round(part + (to - part) * by)).join()})`;
@@ -24,7 +24,7 @@ export const PHASES = ["", "slow start", "steady", "recovery", "draining", "sile
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const shown = (value) => (value == null || Number.isNaN(value) ? "–" : value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2));
 
-/** Charts of so many slices; each has a column a line. */
+/** Charts of a number of slices; each has a column for each line. */
 export class Charts {
   constructor() {
     this.charts = {};
@@ -77,7 +77,7 @@ export class Charts {
     this.tell(name);
   }
 
-  /** Takes in the slices of a frame; both lanes get as many. */
+  /** Adds the slices of a frame; both lanes get the same number. */
   add(frames) {
     let from = this.filled;
     frames.forEach((frame, index) => {
@@ -118,7 +118,7 @@ export class Charts {
     const chart = this.charts[name];
     if (!chart?.plot) return;
     const at = chart.plot.cursor.idx ?? this.filled - 1;
-    // Of many flows the lane's mean.
+    // With many flows, the lane's mean.
     const words = this.lanes.map((lane, index) => {
       const own = chart.lines.filter((line) => !line.capacity && line.lane === index);
       const lines = own.some((line) => line.flow === undefined) ? own.filter((line) => line.flow === undefined) : own;

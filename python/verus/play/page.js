@@ -1,4 +1,4 @@
-// The page: what was chosen, the clock, and who is told what.
+// The page: settings, the clock, and messages between its parts.
 
 import { Charts, color } from "./charts.js";
 import { Scene } from "./scene.js";
@@ -10,7 +10,7 @@ const NAMES = {
   c4: "C4", vivace: "Vivace", scream: "SCReAM", prague: "Prague", sprout: "Sprout", hand: "You",
 };
 const name = (scheme) => NAMES[scheme] ?? scheme;
-/** What only measures is no sender to choose. */
+/** Schemes that only measure and cannot be chosen. */
 const TOOLS = ["saturate", "constant"];
 const QUEUES = [
   ["droptail:bytes=1500000", "drop-tail, 1.5 MB (bufferbloat)"],
@@ -23,9 +23,9 @@ const QUEUES = [
   ["dualpi2", "DualPI2 (L4S)"],
   ["infinite", "without end"],
 ];
-/** A run is shown from here on, so that a page that opens has something to show. */
+/** The time from which a run is shown, in s, so that the page opens with some data. */
 const OPENS_AT = 8;
-/** So often results are asked for while a run goes on, ms. */
+/** The interval at which results are requested during a run, ms. */
 const RESULTS_EVERY = 400;
 
 // The worker.
@@ -45,7 +45,7 @@ const ask = (what, more = {}) =>
     worker.postMessage({ id, what, ...more });
   });
 
-// What there is.
+// The state of the page.
 let { state, wrong } = read(location.hash);
 let summaries = {};
 const charts = new Charts();
@@ -58,7 +58,7 @@ function complain(error) {
   $("problem").textContent = error ? error.message : "";
 }
 
-/** Opens the runs of the state, and goes on until `at` at once. */
+/** Opens the runs of the state, and simulates until `at` at once. */
 async function start(at) {
   const own = ++generation;
   const schemes = contestants(state);
@@ -86,7 +86,7 @@ async function start(at) {
   show();
 }
 
-/** Takes in what the worker said of the runs. */
+/** Stores the worker's report of the runs. */
 function take({ frames, results }) {
   run.frames = frames;
   const over = frames.every((frame) => frame[1] === 1);
@@ -168,7 +168,7 @@ function cell(tag, text, scope) {
 function tellResults() {
   if (!run?.results) return;
   const columns = COLUMNS.filter(([title]) => title !== "Fairness" || run.lanes[0].flows > 1);
-  const upright = innerWidth < 900; // a sender a column, where rows would be cut off
+  const upright = innerWidth < 900; // one column for each sender, where rows would be cut off
   const metric = ([title, unit], scope) => {
     const th = cell("th", title, scope);
     th.append(upright ? ", " : document.createElement("br"), unit);
@@ -196,7 +196,7 @@ function tellResults() {
   if (run.chosen.mode === "you") tellScore();
 }
 
-/** Power with the tail of the delay: throughput over what a slow packet's round trip takes, Mbit/s for each second of it. */
+/** Power with the tail of the delay: throughput over a slow packet's round trip, Mbit/s for each second of it. */
 const power = (metrics, base) => metrics.throughput_mbps / ((metrics.qdelay_p95_ms + base) / 1000);
 function tellScore() {
   const [own, verus] = run.results.map(({ metrics }) => metrics);
@@ -224,10 +224,10 @@ function tellScore() {
   );
 }
 
-// Choosing.
+// Controls.
 function change(change, { at, restart = true } = {}) {
   state = { ...state, ...change };
-  wrong = []; // the address is written anew
+  wrong = []; // the address is rewritten
   history.replaceState(null, "", write(state) === "#" ? location.pathname + location.search : write(state));
   if (restart) {
     if (run?.over) playing = true;
@@ -239,7 +239,7 @@ function change(change, { at, restart = true } = {}) {
 function options(select, list) {
   select.replaceChildren(...list.map(([value, text]) => new Option(text, value)));
 }
-/** Chooses a value, adding it where the list has it not: an address may say anything. */
+/** Chooses a value, and adds it to a list that lacks it: an address may have any value. */
 function choose(select, value, text = value) {
   if (![...select.options].some((option) => option.value === String(value))) select.add(new Option(text, value));
   select.value = value;
@@ -247,7 +247,7 @@ function choose(select, value, text = value) {
 const nearest = (list, value) => list.reduce((best, one, index) => (Math.abs(one - value) < Math.abs(list[best] - value) ? index : best), 0);
 const rateOf = (trace) => (/^rate:(\d+(?:\.\d+)?)$/.exec(trace) ?? [])[1];
 
-/** Every control says what the state is. */
+/** Sets every control to the state. */
 function show() {
   $("wrong").hidden = !wrong.length;
   $("wrong").textContent = wrong.length ? `The address: ${wrong.join("; ")}.` : "";
@@ -319,7 +319,7 @@ $("duration").onchange = ({ target }) => change({ duration: Number(target.value)
 $("seed").onchange = ({ target }) => change({ seed: target.checkValidity() && target.value !== "" ? Number(target.value) : DEFAULTS.seed });
 $("controls").onsubmit = (event) => event.preventDefault();
 
-// The person's window: from 1 to 2000 packets, each step of the slider the same factor.
+// The user's window: from 1 to 2000 packets, with the same factor for each step of the slider.
 const MOST_PACKETS = 2000;
 let packets = 10;
 function setWindow(wanted, tell = true) {
@@ -339,7 +339,7 @@ addEventListener("keydown", (event) => {
   setWindow(factor > 1 ? Math.max(packets + 1, wanted) : Math.min(packets - 1, wanted));
 });
 
-// The channel that is drawn: a rate a second.
+// The channel that the user draws: a rate for each second.
 const fitted = (rates, seconds) => Array.from({ length: seconds }, (_, at) => rates[at % rates.length]);
 const shapes = {
   steps: () => fitted([12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 24, 24, 24, 24, 24, 24, 24, 24, 24, 24], state.duration),
@@ -349,7 +349,7 @@ const shapes = {
 for (const button of document.querySelectorAll("[data-draw]")) button.onclick = () => change({ draw: shapes[button.dataset.draw]().join() });
 
 const pad = $("pad");
-let pen = null; // where it was last, and what is drawn
+let pen = null; // its last place, and the stroke
 let chosenSecond = 0;
 function drawPad(rates = drawn(state)) {
   const scale = devicePixelRatio || 1, width = pad.clientWidth || 300, height = pad.clientHeight || 170;
@@ -471,5 +471,5 @@ try {
 }
 requestAnimationFrame((now) => { before = now; frame(now); });
 
-/** For tests: what the page knows. */
+/** For tests: the state of the page. */
 globalThis.playground = { ask, scenario, state: () => state, run: () => run };

@@ -1,8 +1,8 @@
-// What is run: the address, the scenario that the simulator reads, and the command that does the same.
+// Runs: the address, the scenario for the simulator, and the equivalent command.
 
 export const PACKET = 1500;
 
-/** As the page opens: one Cubic flow before a buffer of a second. */
+/** The initial state of the page: one Cubic flow with a buffer of a second. */
 export const DEFAULTS = {
   scheme: "cubic", beside: "", trace: "rate:12", draw: "", queue: "droptail:bytes=1500000",
   delay: 20, loss: 0, flows: 1, duration: 60, seed: 1, speed: 1, mode: "",
@@ -15,10 +15,10 @@ export const TOP = 40;
 const WITHIN = { delay: [0, 1000], loss: [0, 0.5], flows: [1, 10], duration: [1, 600], seed: [0, 2 ** 31], speed: [0.25, 16] };
 
 const WHOLE = ["flows", "seed"];
-/** The most of an address that is said again of what is wrong in it, letters. */
+/** The most letters of a wrong address that a message repeats. */
 const SAID = 60;
 
-/** The `state` that an address has, where what is left out or makes no sense is as by default, and what is `wrong`. */
+/** The `state` in an address, with defaults for absent and invalid values, and the list of `wrong` ones. */
 export function read(hash) {
   const state = { ...DEFAULTS }, wrong = [];
   for (const [key, value] of new URLSearchParams(hash.replace(/^#/, ""))) {
@@ -39,11 +39,11 @@ export function read(hash) {
 /** The address of a state: what differs from the default. */
 export function write(state) {
   const given = Object.entries(state).filter(([key, value]) => key in DEFAULTS && value !== DEFAULTS[key]);
-  // What a shell or a person would leave as it is stays readable.
+  // Letters that need no escape stay readable.
   return "#" + new URLSearchParams(given).toString().replaceAll("%3A", ":").replaceAll("%2C", ",").replaceAll("%3D", "=").replaceAll("%40", "@");
 }
 
-/** The rate in each second that was drawn, Mbit/s; null where nothing was. */
+/** The rate that was drawn for each second, Mbit/s; null where none was. */
 export function drawn(state) {
   if (!state.draw) return null;
   const rates = state.draw.split(",").map(Number);
@@ -60,7 +60,7 @@ function channel(state) {
   return { trace: `rate:${rates[0] || 1}`, changes };
 }
 
-/** Who runs, one scenario each. */
+/** The contestants, with one scenario for each. */
 export const contestants = (state) =>
   state.mode === "you" ? ["hand", "verus"] : [state.scheme, ...(state.beside ? [state.beside] : [])];
 
@@ -80,7 +80,7 @@ export function scenario(state, scheme) {
 
 const quoted = (word) => (/^[\w@%+=:,./[\]-]+$/.test(word) && !/[[\]]/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
 
-/** The command that runs the same. */
+/** The command that runs the same scenario. */
 export function command(state) {
   const { trace, changes } = channel(state);
   const schemes = contestants(state).filter((scheme) => scheme !== "hand");

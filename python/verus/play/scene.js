@@ -5,9 +5,9 @@ import { PACKET } from "./scenario.js";
 
 const HEIGHT = 112;
 
-const LARGEST = 11; // of a packet's side, px
+const LARGEST = 11; // the side of a packet, px
 
-/** How large packets are, and how many are on each other, so that as many as these fit. */
+/** The size of packets, and the number in a stack, so that this many fit. */
 function packed(most, wide, tall) {
   let best = { size: 0, rows: 1 };
   for (let rows = 1; rows <= most && best.size < LARGEST; rows++) {
@@ -61,12 +61,12 @@ export class Scene {
     if (this.canvas.clientWidth && this.canvas.clientWidth !== this.width) this.resize();
     c.clearRect(0, 0, width, HEIGHT);
     const narrow = width < 560;
-    const edge = narrow ? 8 : 62; // where the ends are
+    const edge = narrow ? 8 : 62; // the place of the endpoints
     const left = edge + 8, right = width - edge - 8;
-    const head = left + (right - left) * (narrow ? 0.5 : 0.46); // of the queue, where the link begins
+    const head = left + (right - left) * (narrow ? 0.5 : 0.46); // the head of the queue, where the link begins
     const top = 20, bottom = 74, lane = (top + bottom) / 2, back = 96;
 
-    // The buffer: as large as it is, or as full as it was.
+    // The buffer: its size, or its largest occupancy if it has no limit.
     this.most = Math.max(this.most, this.limit ? waiting : waiting * 1.15);
     const { size, rows } = packed(this.most, head - left - 4, bottom - top - 4);
     c.fillStyle = style.area;
@@ -95,7 +95,7 @@ export class Scene {
     c.textAlign = "right";
     c.fillText(rate === undefined ? "link" : `link, ${rate.toFixed(1)} Mbit/s now`, right, 9);
 
-    // Packets, flow by flow, so that colours change seldom.
+    // Packets, flow by flow, so that the colour changes rarely.
     const from = 8 + 2 * flows + slices * (3 + 3 * flows);
     const gap = size > 3 ? 1 : 0;
     for (let flow = 0; flow < flows; flow++) {

@@ -1,4 +1,4 @@
-// The simulator, off the page's thread. What it is asked, and answers, is in `ask` of page.js; the module's functions are
+// The simulator, outside the page's thread. `ask` in page.js sends the requests; the module's functions are
 // in crates/play/src/exports.rs.
 
 const text = { write: new TextEncoder(), read: new TextDecoder() };
@@ -13,7 +13,7 @@ const loaded = fetch("play.wasm")
 const answer = (module, length) =>
   JSON.parse(text.read.decode(new Uint8Array(module.memory.buffer, module.answer(), length)));
 
-/** Numbers of four bytes, copied: the module uses their place again. */
+/** Numbers of four bytes, copied, since the module reuses their memory. */
 function numbers(module, length) {
   if (length < 0) throw new Error(answer(module, -length).error);
   const from = module.answer();
@@ -24,7 +24,7 @@ let lanes = 0;
 const does = {
   list: (module) => answer(module, module.list()),
 
-  /** Opens a run for each scenario; what is known of each before it begins. */
+  /** Opens a run for each scenario; returns the description of each before it begins. */
   open(module, { scenarios }) {
     for (let lane = 0; lane < lanes; lane++) module.close(lane);
     lanes = scenarios.length;
@@ -38,7 +38,7 @@ const does = {
     });
   },
 
-  /** Goes on until `at` seconds: the frame of each run, and where asked for what each amounts to. */
+  /** Simulates until `at` seconds; returns the frame of each run, and its results if requested. */
   advance(module, { at, results }) {
     const frames = Array.from({ length: lanes }, (_, lane) => numbers(module, module.advance(lane, at)));
     const told = results ? frames.map((_, lane) => answer(module, module.results(lane))) : null;
@@ -59,7 +59,7 @@ onmessage = async ({ data }) => {
     const told = does[data.what](module, data);
     postMessage({ id: data.id, told }, told?.frames ? told.frames.map((frame) => frame.buffer) : []);
   } catch (error) {
-    // After a trap the module's memory is not to be trusted; a fresh page has a fresh one.
+    // After a trap the module's memory may be corrupt; a reloaded page has a new one.
     if (error instanceof WebAssembly.RuntimeError) broken = new Error(`the simulator failed (${error.message}); reload the page`);
     postMessage({ id: data.id, problem: (broken ?? error).message });
   }
