@@ -1,8 +1,9 @@
 """The build backend for pip: maturin's extension, beside it the program `verus-endpoint`, and the playground.
 
-maturin puts what lies in `target/wheel/scripts` beside the interpreter (`data` in `pyproject.toml`);
-this builds the program into it first. An editable installation is without it: `make build`, which
-makes one, installs the program by itself, so that a change in one does not build the other again.
+maturin installs the files in `target/wheel/scripts` beside the interpreter (`data` in
+`pyproject.toml`); this module first builds the program into that folder. An editable installation
+lacks the program: `make build` installs it separately, so that a change in one does not rebuild the
+other.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_dire
         for made in compiling.build("--release", "--package", "verus-cli"):
             if made["executable"]:
                 shutil.copy(made["executable"], SCRIPTS)
-        build_play.build()  # a wheel without it says how to build it
+        build_play.build()  # without it, `verus play` says how to build it
         return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
 
 
@@ -69,7 +70,7 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 
 def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
-    """The sources that maturin packs, which are the extension's, and those of the program and the playground."""
+    """The sources of the extension, which maturin packs, and those of the program and the playground."""
     with _scripts():
         name: str = maturin.build_sdist(sdist_directory, config_settings)
     path = Path(sdist_directory, name)
@@ -96,14 +97,14 @@ def _members() -> Iterator[Path]:
 
 
 def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Without the user who packs."""
+    """The entry without the packing user's identity."""
     return entry.replace(uid=0, gid=0, uname="", gname="", deep=False)
 
 
 def _leave_folders_out() -> None:
-    """Removes the folders of unpacked crates from messages of panics in the built programs.
+    """Removes the path of unpacked crates from panic messages in the built programs.
 
-    Flags of this kind are divided by spaces: a folder with one in its name stays.
+    Such flags are separated by spaces, so a path with a space in it is kept.
     """
     home = os.path.abspath(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")  # noqa: PTH100 (as cargo names it)
     flags = os.environ.get("CARGO_BUILD_RUSTFLAGS", "").split()
@@ -113,7 +114,7 @@ def _leave_folders_out() -> None:
 
 @contextlib.contextmanager
 def _scripts() -> Iterator[None]:
-    """The folder that maturin looks into, for as long as it does."""
+    """The folder of programs for maturin, while the block runs."""
     SCRIPTS.mkdir(parents=True, exist_ok=True)
     try:
         yield

@@ -15,7 +15,7 @@ MODULE = ROOT / "python" / "verus" / "play" / "play.wasm"
 
 
 def build() -> bool:
-    """Whether it could be built: its standard library may be missing where rustup cannot fetch it."""
+    """Builds the module; False if the target's standard library is missing and rustup cannot fetch it."""
     if not _have_target():
         print(
             f"SKIPPED: the playground: the standard library for {TARGET} is not installed, and rustup cannot fetch it."

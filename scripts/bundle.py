@@ -1,6 +1,6 @@
 """Writes `python/verus/report/vega.js.gz`, the script that draws figures on pages, from the installed vl-convert.
 
-Making it takes longer than the rest of a page, and it is the same until vl-convert changes.
+Making the script takes longer than the rest of a page, and it only changes with vl-convert.
 """
 
 import gzip
@@ -15,8 +15,8 @@ SCRIPT = Path(__file__).parents[1] / "python" / "verus" / "report" / "vega.js.gz
 def bundle() -> str:
     """The bundle: licences, then Vega, Vega-Lite and Vega-Embed; the first two as `vega` and `vegaLite`.
 
-    vl-convert gives out Vega-Embed alone, which can only draw later. Within it, the others have names that are found
-    where Vega-Embed uses them.
+    vl-convert exports Vega-Embed alone, which can only draw later. The names of the others inside
+    it are found where Vega-Embed uses them.
     """
     versions = f"Vega {vl_convert.get_vega_version()}, Vega-Embed {vl_convert.get_vega_embed_version()} and Vega-Lite"
     notice = f"/* {versions}: (c) University of Washington Interactive Data Lab, BSD-3-Clause, see vega.LICENSE */\n"

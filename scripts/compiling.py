@@ -19,7 +19,7 @@ def build(*arguments: str) -> list[dict[str, Any]]:
     """Build, and return the artifacts: cargo's messages of reason `compiler-artifact`.
 
     Raises:
-        CalledProcessError: If cargo fails, which has said why.
+        CalledProcessError: cargo failed, after printing the reason.
     """
     command = ["cargo", "build", "--locked", "--message-format=json-render-diagnostics", *arguments]
     built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
@@ -29,7 +29,7 @@ def build(*arguments: str) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def on_terminal() -> Iterator[None]:
-    """Name each crate that is compiled on the terminal, too, where there is one and standard error is another.
+    """Print each compiled crate on the terminal, too, if there is one and standard error is redirected.
 
     Compiling takes minutes, in which pip hides all output (`--verbose` shows it).
     """

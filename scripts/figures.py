@@ -1,4 +1,4 @@
-"""Runs again what the documents quote, and writes it where they and the tests read it: `docs/results`.
+"""Runs the commands that documents quote again, and writes the results into `docs/results`, where tests read them.
 
     python scripts/figures.py --traces FOLDER              # `make figures`: what a run repeats to the last digit
     python scripts/figures.py --traces FOLDER --timed      # `make figures-timed`: what a busy machine would falsify
@@ -99,7 +99,7 @@ OF: dict[str, Made] = {
     "umts.txt": Made(["verus"]),
     "equilibrium.txt": Made(["forward", "verus"], ("python/verus/papers/own/equilibrium.py",)),
 }
-#: Those that read no recordings.
+#: Results that read no recordings.
 WITHOUT_RECORDINGS = {
     "equilibrium.txt",
     "check.csv",
@@ -143,7 +143,7 @@ PRINTED = {
 
 
 def losses(_: str) -> Iterator[str]:
-    """Share of the link that a flow uses where packets are lost by chance."""
+    """The share of the link that a flow uses with random losses."""
     yield "| rate, Mbit/s | loss, % | Verus R=2 | Cubic | NewReno |"
     yield "|---|---|---|---|---|"
     for mbps in (5, 20, 100):
@@ -164,8 +164,8 @@ def fairness(_: str) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|"
     for channel in ("city-stationary-3g-down", "city-stationary-lte-down"):
         for flows in (5, 10, 20):
-            found = (means(channel, scheme, flows) for scheme in ("verus:ratio=2", "cubic"))
-            yield f"| `{channel}` | {flows} | {' | '.join(found)} |"
+            cells = (means(channel, scheme, flows) for scheme in ("verus:ratio=2", "cubic"))
+            yield f"| `{channel}` | {flows} | {' | '.join(cells)} |"
 
 
 def means(channel: str, scheme: str, flows: int) -> str:
@@ -178,7 +178,7 @@ def means(channel: str, scheme: str, flows: int) -> str:
 
 
 def umts(traces: str) -> Iterator[str]:
-    """Delay over throughput as R rises, where the channel falls silent for seconds; the authors' prototype beside."""
+    """Delay over throughput as R rises, on a channel with outages of seconds, beside the authors' prototype."""
     channel = "mahimahi/TMobile-UMTS-driving"
     queue = "red:min=375000,max=1125000,p=0.1,preset=cs244"
     with (Path(traces).parent / "reference" / "peers-measured.csv").open(newline="") as file:
@@ -310,14 +310,14 @@ def users(traces: str) -> Iterator[str]:
 
 
 class Each(verus.Controller):
-    """A packet more each round trip, half of them after a loss: told of each acknowledgement."""
+    """Adds a packet each round trip, and halves the window after a loss; called for each acknowledgement."""
 
     def on_start(self, now_s: float, packet_bytes: int) -> None:
-        """Ten packets to begin with."""
+        """Begins with ten packets."""
         self.packet_bytes, self.window_bytes = packet_bytes, 10.0 * packet_bytes
 
     def on_feedback(self, feedback: verus.Feedback) -> None:
-        """Half of the window after a loss, else its share of a packet."""
+        """Halves the window after a loss, else adds its share of a packet."""
         assert self.window_bytes is not None
         if feedback.lost:
             self.window_bytes = max(self.window_bytes / 2, 2.0 * self.packet_bytes)
@@ -325,28 +325,28 @@ class Each(verus.Controller):
             self.window_bytes += feedback.newly_delivered_bytes * self.packet_bytes / self.window_bytes
 
     def on_timeout(self, timeout: verus.Timeout) -> None:
-        """Two packets."""
+        """Sets the window to two packets."""
         self.window_bytes = 2.0 * self.packet_bytes
 
 
 class Together(Each):
-    """The same, told of all that came within 5 ms at once."""
+    """The same law, called once for all acknowledgements within 5 ms."""
 
     feedback_every_ms = 5.0
 
 
 def python_rate(_: str) -> Iterator[str]:
-    """Packets a CPU second under one law in Python, told in two ways, the start of runs left out: in turn."""
+    """Packets a CPU second under one law in Python, called in two ways, in turn; the start of runs is left out."""
     long, short, rounds = 12, 2, 7
 
     def cost(kind: type[Each]) -> float:
-        """CPU seconds a packet."""
-        found = []
+        """The CPU seconds of a packet."""
+        samples = []
         for seconds in (long, short):
             began = time.process_time()
             run = verus.simulate(link=verus.Link.constant(100), flows=[verus.Flow(kind)], duration_s=seconds)
-            found.append((time.process_time() - began, run.metrics["departures"]))
-        (cpu, packets), (start, few) = found
+            samples.append((time.process_time() - began, run.metrics["departures"]))
+        (cpu, packets), (start, few) = samples
         return (cpu - start) / (packets - few)
 
     costs = [(cost(Each), cost(Together)) for _round in range(rounds)]
@@ -357,7 +357,8 @@ def python_rate(_: str) -> Iterator[str]:
         yield f"| {name} | {rate:.2f} | {statistics.median(row[0] / row[at] for row in costs):.1f} |"
 
 
-#: Studies of which the speed of sweeps is measured, by name: 10,000 short runs, and runs as long as figures take.
+#: Studies that measure the speed of sweeps, by name: 10,000 short runs, and runs as long as those
+#: of figures.
 SWEEPS = {
     "10,000 runs of 10 s": (10.0, 625),
     "4,480 runs of 30 s": (30.0, 280),
@@ -365,7 +366,7 @@ SWEEPS = {
 
 
 def sweeps(_: str) -> Iterator[str]:
-    """How many runs a second a sweep does, and how much memory it takes: in one process, and on Dask's workers."""
+    """Runs a second of a sweep, and its memory: in one process, and on Dask's workers."""
     yield "| study | on | runs/s | most memory, MB | times one core |"
     yield "|---|---|---|---|---|"
     with tempfile.TemporaryDirectory() as folder:
@@ -377,11 +378,11 @@ def sweeps(_: str) -> Iterator[str]:
                 f"seed = {{ from = 1, to = {seeds} }}\n"
             )
             alone = 0.0
-            ways = {"one core": ["--jobs", "1"], "two cores": ["--jobs", "2"]}
+            variants = {"one core": ["--jobs", "1"], "two cores": ["--jobs", "2"]}
             for workers in (1, 2) if duration_s > 10 else ():
-                ways[f"{workers} of Dask's workers"] = ["--cluster", f"local:{workers}"]
-            for way, words in ways.items():
-                out = Path(folder) / f"{name}, {way}"
+                variants[f"{workers} of Dask's workers"] = ["--cluster", f"local:{workers}"]
+            for variant, words in variants.items():
+                out = Path(folder) / f"{name}, {variant}"
                 began = time.monotonic()
                 swept = subprocess.Popen(
                     [VERUS, "sweep", study, *words, "--out", out],
@@ -390,10 +391,10 @@ def sweeps(_: str) -> Iterator[str]:
                 )
                 _, status, usage = os.wait4(swept.pid, 0)
                 if status:
-                    sys.exit(f"{name}, {way}: the sweep failed")
+                    sys.exit(f"{name}, {variant}: the sweep failed")
                 rate, memory = 16 * seeds / (time.monotonic() - began), usage.ru_maxrss / 1024
-                alone = rate if way == "one core" else alone
-                yield f"| {name} | {way} | {rate:.0f} | {memory:.0f} | {rate / alone:.2f} |"
+                alone = rate if variant == "one core" else alone
+                yield f"| {name} | {variant} | {rate:.0f} | {memory:.0f} | {rate / alone:.2f} |"
 
 
 #: The senders whose instructions are counted, and the lean loop of the bench beside them.
@@ -407,10 +408,10 @@ COUNTED = {
 
 
 def instructions(_: str) -> Iterator[str]:
-    """Instructions a packet in the bench's workloads, of the simulation alone: no other process changes them."""
+    """Instructions a packet in the bench's workloads, of the simulation alone, unaffected by other processes."""
     built = ["cargo", "bench", "-p", "verus-sim", "--bench", "speed", "--no-run", "--message-format=json"]
-    told = subprocess.run(built, stdout=subprocess.PIPE, text=True, check=True).stdout
-    (bench,) = [made["executable"] for line in told.splitlines() if (made := json.loads(line)).get("executable")]
+    messages = subprocess.run(built, stdout=subprocess.PIPE, text=True, check=True).stdout
+    (bench,) = [made["executable"] for line in messages.splitlines() if (made := json.loads(line)).get("executable")]
 
     def counted(workload: str, scheme: str) -> float:
         inside = "speed::lean::run" if scheme == "lean" else "verus_sim::network::Network::run"
@@ -432,7 +433,7 @@ def kernel_queue_rows(_: str) -> Iterator[str]:
     yield from kernel_queues.table(kernel_queues.UML, list(kernel_queues.QUEUES), os.cpu_count() or 1)
 
 
-#: The senders of which `laws` has an equation, and Copa without the mode that breaks its own.
+#: The senders with an equation in `laws`, and Copa without the mode that violates its equation.
 LAWFUL = [
     "newreno",
     "cubic",
@@ -451,7 +452,7 @@ OF["laws.txt"] = Made(sorted({scheme.partition(":")[0] for scheme in LAWFUL}), (
 
 
 def laws(_: str) -> Iterator[str]:
-    """Each sender beside what its published equation says."""
+    """Each sender beside its published equation."""
     yield "| law | asked | sender | worst of all seeds | seeds | holds |"
     yield "|---|---|---|---|---|---|"
     for one in judge([suites.load("laws")], [Contestant.from_scheme(scheme) for scheme in LAWFUL]):
@@ -461,7 +462,7 @@ def laws(_: str) -> Iterator[str]:
             yield f"| `{name}` | {one.wanted} | `{one.scheme}` | {shown(one.value)} | {one.seeds} | {holds} |"
 
 
-#: Tables that are made here: the page, and what makes them.
+#: Tables that are made here: the page, and the function.
 MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "losses.txt": (BENCHMARKS, losses),
     "fairness.txt": (BENCHMARKS, fairness),
@@ -476,7 +477,7 @@ MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "kernel-queues.txt": ("kernel-queues.md", kernel_queue_rows),
     "laws.txt": ("check.md", laws),
 }
-#: Results of both kinds that a busy machine would falsify.
+#: Results of both kinds that other load on the machine would falsify.
 TIMED = {
     "agreement.csv",
     "arena-cost.txt",
@@ -485,7 +486,8 @@ TIMED = {
     "sweeps.txt",
     "users.txt",
 }
-#: Those that are made only where `--only` names them: they take valgrind, or the kernel of `scripts/build-uml`.
+#: Results that are made only if `--only` names them: they need valgrind, or the kernel of
+#: `scripts/build-uml`.
 ASKED = {"instructions.txt", "kernel-queues.txt"}
 
 
@@ -495,7 +497,7 @@ def compared(traces: list[str], schemes: list[str], **options: Any) -> list[dict
 
 
 def tables(text: str) -> dict[str, list[str]]:
-    """The lines of each Markdown table, by its heads; a second with the same heads has a 2 behind."""
+    """The lines of each Markdown table, by its heads; the key of a second table with the same heads ends in 2."""
     by_heads: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in [*text.splitlines(), ""]:
@@ -542,7 +544,7 @@ def machine() -> str:
 
 
 def main() -> None:
-    """Runs, and writes results and pages."""
+    """Runs the commands, and writes results and pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", default="", help="the folder of recordings, as for `verus reproduce`")
     parser.add_argument("--made", type=Path, help="a folder that holds what an earlier call reproduced; it is not run")

@@ -31,22 +31,23 @@ import numpy as np
 from verus import Flow, Link, simulate
 
 HERE = Path(__file__).parent
-#: Where `build-uml` puts it.
+#: The program that `build-uml` builds.
 UML = HERE.parent / "target/uml/linux"
 MBPS, RTT_MS, WARM_UP_S, SECONDS = 10, 40, 10, 60
 PACKET_BYTES = 1500
-#: How long a packet of that size is sent, which delays in the simulator include and those of `tbf` do not.
+#: The transmission time of a packet of that size, which the simulator's delays include and those of
+#: `tbf` do not.
 SERVICE_MS = 8 * PACKET_BYTES / MBPS / 1e3
 SEEDS = range(1, 6)
-#: How far the simulator may be from the kernel.
+#: The largest differences between the simulator and the kernel, as shares.
 GOODPUT, DELAY = 0.05, 0.20
-#: Longest that a kernel may take, s of the machine's own clock.
+#: The longest time of a kernel's run, s of the machine's clock.
 PATIENCE_S = 900
 
 
 @dataclass(frozen=True)
 class Queue:
-    """The same queue, as `tc` and as Verus write it; an Ethernet header makes 1,500 bytes 1,514 in the kernel."""
+    """A queue in the syntax of `tc` and of Verus; an Ethernet header makes 1,500 bytes 1,514 in the kernel."""
 
     tc: str
     verus: str
@@ -57,7 +58,7 @@ class Queue:
     computed: str = ""
 
     def forms(self, ecn: bool) -> tuple[str, str]:
-        """Both texts, with marks or without."""
+        """Both texts, with or without marks."""
         tc = f"{self.tc} {self.tc_ecn[not ecn]}" if self.tc_ecn else self.tc
         words = self.verus_ecn[not ecn] if self.tc_ecn else ""
         return tc.strip(), self.verus + (("," if ":" in self.verus else ":") + words if words else "")
@@ -69,7 +70,7 @@ QUEUES = {
         "red limit 605600 min 30280 max 90840 avpkt 1514 burst 33 probability 0.1 bandwidth 10mbit",
         f"red:min=30000,max=90000,p=0.1,limit=600000,weight={2**-4}",
         tc_ecn=("ecn harddrop", ""),
-        computed="ewma 4 probability 0.1",  # `tc` makes of the burst a weight of 2⁻⁴
+        computed="ewma 4 probability 0.1",  # `tc` turns the burst into a weight of 2⁻⁴
     ),
     "CoDel": Queue("codel", "codel", tc_ecn=("ecn", "noecn")),
     "FQ-CoDel": Queue("fq_codel", "fq_codel", tc_ecn=("ecn", "noecn")),
@@ -99,14 +100,14 @@ class Case:
             "seconds": SECONDS,
         }
         with tempfile.TemporaryDirectory() as folder:
-            asked = Path(folder, "task.json")
-            asked.write_text(json.dumps(task))
+            task_path = Path(folder, "task.json")
+            task_path.write_text(json.dumps(task))
             python, guest = Path(sys.executable).resolve(), HERE / "kernel_queues_guest.py"
             done = subprocess.run(
                 [
                     *(linux, "mem=512M", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "time-travel=inf-cpu"),
                     *("con=null", "con0=null,fd:1", f"uml_dir={folder}", f"init={python}"),
-                    *("--", guest.resolve(), asked, folder),
+                    *("--", guest.resolve(), task_path, folder),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -118,19 +119,19 @@ class Case:
             result, error = Path(folder, "result.json"), Path(folder, "error.txt")
             if not result.exists():
                 raise RuntimeError(f"{self}: {error.read_text() if error.exists() else done.stdout}")
-            found: dict[str, Any] = json.loads(result.read_text())
-        if QUEUES[self.name].computed not in found["qdisc"]:
-            raise RuntimeError(f"{self}: other settings than {QUEUES[self.name].computed}: {found['qdisc']}")
-        print(f"{self}: {found}", file=sys.stderr, flush=True)
-        return found
+            measured: dict[str, Any] = json.loads(result.read_text())
+        if QUEUES[self.name].computed not in measured["qdisc"]:
+            raise RuntimeError(f"{self}: other settings than {QUEUES[self.name].computed}: {measured['qdisc']}")
+        print(f"{self}: {measured}", file=sys.stderr, flush=True)
+        return measured
 
     def simulated(self) -> dict[str, float]:
-        """The same of the simulator: means over seeds."""
+        """The results of the simulator: means over seeds."""
         runs = [self.run(seed) for seed in SEEDS]
         return {key: statistics.fmean(run[key] for run in runs) for key in runs[0]}
 
     def run(self, seed: int) -> dict[str, float]:
-        """One run, measured as the guest measures its own."""
+        """One simulated run, measured as the guest measures its own."""
         flow = "cubic:ecn=yes" if self.ecn else "cubic"
         done = simulate(
             link=Link.constant(MBPS, delay_ms=0, ack_delay_ms=RTT_MS, queue=QUEUES[self.name].forms(self.ecn)[1]),
@@ -156,7 +157,7 @@ class Case:
         }
 
     def row(self, kernel: dict[str, Any], ours: dict[str, float]) -> str:
-        """Both, as a line of the table."""
+        """Both results, as a line of the table."""
         goodput = ours["goodput_mbps"] / kernel["goodput_mbps"]
         delay = ours["delay_mean_ms"] / kernel["delay_mean_ms"]
         missed = [
@@ -204,7 +205,7 @@ def cases(names: list[str]) -> Iterator[Case]:
 
 
 def table(linux: Path, names: list[str], jobs: int) -> Iterator[str]:
-    """The lines of the table, and before it which kernel it was."""
+    """The kernel's version, then the lines of the table."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     if missing := [tool for tool in ("ip", "tc") if not shutil.which(tool, path=path)]:
         sys.exit(f"{' and '.join(missing)} not found: install iproute2")
@@ -222,7 +223,7 @@ def table(linux: Path, names: list[str], jobs: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Prints the table; what each kernel said goes to the standard error."""
+    """Prints the table, and each kernel's results to standard error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--linux", type=Path, default=UML, help="user-mode Linux (target/uml/linux)")
     parser.add_argument("--only", nargs="+", choices=QUEUES, default=list(QUEUES), help="these queues alone")

@@ -34,7 +34,7 @@ PORT = 5001
 SEEN_BYTES = 64
 #: Smaller packets carry no data.
 LEAST_DATA_BYTES = 200
-#: Linux's numbers, which Python's `socket` has not.
+#: Linux's numbers that Python's `socket` lacks.
 SO_TIMESTAMPNS, SO_ATTACH_FILTER, SO_RCVBUFFORCE, ETH_P_ALL = 35, 26, 33, 3
 SOL_PACKET, PACKET_STATISTICS = 263, 6
 POWER_OFF = 0x4321FEDC
@@ -56,14 +56,14 @@ def mount(kind: str, target: str, options: str = "") -> None:
 
 
 def enter(namespace: str) -> None:
-    """Makes sockets from here on belong to a namespace."""
+    """Makes all new sockets belong to a namespace."""
     with Path(f"/run/netns/{namespace}").open("rb") as file:
         if LIBC.setns(file.fileno(), 0):
             raise OSError(ctypes.get_errno(), f"setns to {namespace}")
 
 
 def build(task: dict[str, Any]) -> None:
-    """Namespaces, links, the queue and propagation."""
+    """Sets up namespaces, links, the queue and propagation."""
     for namespace in (SENDER, ROUTER, RECEIVER):
         run(f"ip netns add {namespace}")
         enter(namespace)
@@ -74,7 +74,7 @@ def build(task: dict[str, Any]) -> None:
             "ipv4/tcp_congestion_control": "cubic",
         }.items():
             Path(f"/proc/sys/net/{key}").write_text(value)
-    # Each packet is one of 1,500 bytes: no segmentation by the device.
+    # Packets have 1,500 bytes: no segmentation by the device.
     run(f"ip link add s0 gso_max_segs 1 netns {SENDER} type veth peer name r0 netns {ROUTER}")
     run(f"ip link add r1 netns {ROUTER} type veth peer name c0 netns {RECEIVER}")
     for namespace, device, address in (
@@ -88,15 +88,15 @@ def build(task: dict[str, Any]) -> None:
     run(f"ip -n {SENDER} route add default via 10.0.1.2")
     run(f"ip -n {RECEIVER} route add default via 10.0.2.2")
     run(f"tc -n {RECEIVER} qdisc add dev c0 root netem delay {task['rtt_ms']}ms limit 100000")
-    # `tbf` counts the 14 bytes of an Ethernet header. Its burst is one packet: it holds the next one until the
-    # transmission of the one before it would end.
+    # `tbf` counts the 14 bytes of an Ethernet header. Its burst is one packet: it holds the next
+    # one until the transmission of its predecessor would end.
     bits = round(task["mbps"] * 1e6 * 1514 / 1500)
     run(f"tc -n {ROUTER} qdisc add dev r1 root handle 1: tbf rate {bits}bit burst 1520 limit 10000000")
     run(f"tc -n {ROUTER} qdisc add dev r1 parent 1:1 handle 10: {task['qdisc']}")
 
 
 def capture(device: str) -> socket.socket:
-    """Sees the data packets that cross a device, in either direction."""
+    """A socket that captures the data packets that cross a device, in either direction."""
     # Load the length; at most LEAST_DATA_BYTES: nothing; otherwise SEEN_BYTES.
     program = [
         (0x80, 0, 0, 0),
@@ -137,13 +137,13 @@ class PacketCapture:
                 self.packets[port, sequence, number] = (seconds + nanos / 1e9, size, tos & 3 == 3)
 
     def lost(self) -> int:
-        """Packets for which its socket had no room."""
+        """The number of packets for which its socket had no room."""
         _seen, dropped = struct.unpack("II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         return int(dropped)
 
 
 def transfer(task: dict[str, Any]) -> dict[str, Any]:
-    """Sends for as long as is asked; what crossed the queue after the warm-up."""
+    """Sends for the task's duration; returns measurements of the queue after the warm-up."""
     enter(ROUTER)
     came, left = PacketCapture("r0"), PacketCapture("r1")
     enter(RECEIVER)
@@ -189,7 +189,7 @@ def transfer(task: dict[str, Any]) -> dict[str, Any]:
 def measured(
     task: dict[str, Any], came: PacketCapture, left: PacketCapture, received: int, start: float, end: float
 ) -> dict[str, Any]:
-    """The numbers of a run, of packets that came within the measured interval (of those that left: left)."""
+    """The results of a run, for packets that arrived (or, for departures, left) within the measured interval."""
     if (largest := max(size for _, size, _ in came.packets.values())) > 1500:
         raise RuntimeError(f"a packet of {largest} bytes: segmentation is on")
     arrivals = {key: at for key, (at, _, _) in came.packets.items() if start <= at < end}

@@ -74,7 +74,7 @@ def run(*words: str, **options: Any) -> str:
 
 @contextlib.contextmanager
 def sysctl(name: str, value: str) -> Iterator[None]:
-    """A setting of the machine, put back afterwards."""
+    """Changes a setting of the machine, and restores it afterwards."""
     path = SYSCTL / name.replace(".", "/")
     before = path.read_text(encoding="ascii")
     path.write_text(value, encoding="ascii")
@@ -86,10 +86,10 @@ def sysctl(name: str, value: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def loaded() -> Iterator[None]:
-    """`forward` in the kernel, and Cubic and BBR for all namespaces."""
+    """Loads `forward` into the kernel, and allows Cubic and BBR in all namespaces."""
     run(ENDPOINT, "--quiet", "kernel", "load", "forward", "--name", FORWARD)
     try:
-        # It is among them: a list without it would take it from namespaces.
+        # `forward` is in the list: without it, namespaces could not use it.
         allowed = (SYSCTL / "net/ipv4/tcp_allowed_congestion_control").read_text(encoding="ascii").split()
         names = " ".join(dict.fromkeys([*allowed, "cubic", "bbr"]))
         with sysctl("net.ipv4.tcp_allowed_congestion_control", names):
@@ -109,11 +109,11 @@ class Host:
         return ["nsenter", f"--net=/run/netns/{self.name}", *words]
 
     def run(self, *words: str, **options: Any) -> str:
-        """As `run`, there."""
+        """As `run`, in the namespace."""
         return run(*self.words(*words), **options)
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Starts a server there."""
+        """Starts a server in the namespace."""
         return subprocess.Popen(self.words(*words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def prefer(self, control: str) -> None:
@@ -123,7 +123,7 @@ class Host:
 
 @contextlib.contextmanager
 def host(name: str) -> Iterator[Host]:
-    """One, for a while."""
+    """A namespace while the block runs."""
     made = Host(f"verus-runs-{os.getpid()}-{name}")
     run("ip", "netns", "add", made.name)
     try:
@@ -135,7 +135,7 @@ def host(name: str) -> Iterator[Host]:
 
 @contextlib.contextmanager
 def ended(*servers: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Servers, for a while."""
+    """Ends servers after the block."""
     try:
         yield
     finally:
@@ -201,7 +201,7 @@ def agreement(options: argparse.Namespace) -> Iterator[str]:
 
 
 def compared(trace: str, scheme: str, flows: int, seconds: int, *, simulated: bool) -> dict[str, Any]:
-    """The row of one run."""
+    """The row of one run's results."""
     words = [VERUS, "compare", "--json", "--quiet", "--trace", trace, "--scheme", scheme, "--queue", QUEUE]
     words += ["--flows", str(flows), "--duration", str(seconds), *([] if simulated else ["--emulate", "--jobs", "1"])]
     row: dict[str, Any] = json.loads(run(*words))
@@ -214,7 +214,7 @@ PAGE_BYTES = 2_000_000
 
 
 def page(options: argparse.Namespace) -> Iterator[str]:
-    """How long a page takes beside a bulk flow of the same host, which both leave through one queue."""
+    """The load time of a page beside a bulk flow of the same host, through the same queue."""
     loads = 1 if options.short else 30
     yield f"A page of 2 MB, {loads} times, beside a bulk flow of the same host, through `{CHANNEL}`."
     yield ""
@@ -236,7 +236,7 @@ PORT = 7000
 
 
 def serve(control: str) -> None:
-    """Sends a page, or without an end, as each connection asks."""
+    """Sends a page or an endless flow, as each connection asks."""
     with socket.create_server(("", PORT), backlog=64) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
         while True:
@@ -245,7 +245,7 @@ def serve(control: str) -> None:
 
 
 def answer(connection: socket.socket) -> None:
-    """One connection of `serve`."""
+    """Serves one connection of `serve`."""
     with connection, contextlib.suppress(ConnectionError):
         if connection.recv(1) == b"p":
             connection.sendall(bytes(PAGE_BYTES))
@@ -270,7 +270,7 @@ def asked(word: bytes) -> socket.socket:
 
 
 def load(times: int) -> None:
-    """Loads the page so often beside a bulk flow, and prints how long each took, in s."""
+    """Loads the page `times` times beside a bulk flow, and prints each load time, in s."""
     bulk = asked(b"b")
 
     def drink() -> None:
@@ -295,12 +295,12 @@ def load(times: int) -> None:
 
 # --- cost ---------------------------------------------------------------------------------------
 
-#: Rates, as tc has them; the last is without a limit.
+#: Rates in the syntax of tc; the last is unlimited.
 RATES = ("10mbit", "1gbit", "10gbit", None)
 
 
 def cost(options: argparse.Namespace) -> Iterator[str]:
-    """Processor time over veth, median of runs in turn; time for an acknowledgement; memory for a flow."""
+    """Processor time over veth (the median of runs in turn), time for an acknowledgement, and memory for a flow."""
     seconds, rounds = (1, 1) if options.short else (5, 5)
     yield (
         f"One flow over veth, {rounds} runs of {seconds} s of each sender in turn: medians. Processor time is that of "
@@ -310,7 +310,8 @@ def cost(options: argparse.Namespace) -> Iterator[str]:
     yield "| link | sender | Mbit/s | processor, s per Gbyte | over BBR's | an acknowledgement, ns |"
     yield "|---|---|---|---|---|---|"
     for rate in RATES[1:2] if options.short else RATES:
-        # Rate and processor time of each run. In turn, so that whatever else the machine does meets all alike.
+        # Rate and processor time of each run. In turn, so that other load on the machine affects
+        # all alike.
         measured: dict[str, list[tuple[float, float]]] = {name: [] for name in SENDERS}
         with loaded():
             for _round in range(rounds):
@@ -336,8 +337,8 @@ def cost(options: argparse.Namespace) -> Iterator[str]:
     yield "|---|---|---|"
     for name, control in SENDERS.items():
         with loaded(), host("a") as one:
-            told = json.loads(one.run(sys.executable, __file__, "hold", control, str(flows)))
-        yield f"| {name} | {told['bytes'] / flows:.0f} | {told['status_s']:.2f} |"
+            usage = json.loads(one.run(sys.executable, __file__, "hold", control, str(flows)))
+        yield f"| {name} | {usage['bytes'] / flows:.0f} | {usage['status_s']:.2f} |"
 
 
 def carried(rate: str | None, control: str, seconds: int) -> tuple[float, float]:
@@ -354,7 +355,7 @@ def carried(rate: str | None, control: str, seconds: int) -> tuple[float, float]
 
 
 def join(left: Host, right: Host, rate: str | None) -> None:
-    """A cable between two hosts, which carries no more than that from the left one."""
+    """Connects two hosts by a cable with this rate limit from the left one."""
     run("ip", "link", "add", "v0", "netns", left.name, "type", "veth", "peer", "name", "v0", "netns", right.name)
     for number, one in enumerate((left, right), start=1):
         run("ip", "-n", one.name, "addr", "add", f"10.9.0.{number}/24", "dev", "v0")
@@ -371,7 +372,7 @@ def hold(control: str, flows: int) -> None:
     with socket.create_server(("127.0.0.1", PORT), backlog=1024) as listener:
         ready, tell = os.pipe()
         before = kernel_bytes()
-        far = os.fork()  # a process may not have so many files that it holds both ends
+        far = os.fork()  # one process may not open enough files for both ends
         if far == 0:
             drain(listener, flows, tell)
         near = []
@@ -421,7 +422,7 @@ def kernel_bytes() -> int:
 
 
 def clients(options: argparse.Namespace) -> Iterator[str]:
-    """Programs of every day, whose server is behind the channel."""
+    """Everyday programs, whose server is behind the channel."""
     missing = [name for name in ("iperf3", "curl", "nginx", "ssh", "sshd", "rsync") if shutil.which(name) is None]
     if missing:
         sys.exit(
@@ -452,7 +453,7 @@ def clients(options: argparse.Namespace) -> Iterator[str]:
 
 
 def servers(place: Path, server: Host, size: int) -> dict[str, tuple[list[str], str]]:
-    """Of each client, the server's command and its own."""
+    """The server's command and the client's, by client."""
     key, known = place / "key", place / "host"
     for name in (key, known):
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(name))
@@ -488,7 +489,7 @@ TABLES = {"agreement": agreement, "page": page, "cost": cost, "clients": clients
 
 
 def main() -> None:
-    """Prints a table; or is a part of one, which it starts itself."""
+    """Prints a table, or does a part of one in a process that it started itself."""
     match sys.argv[1:]:
         case ["serve", control]:
             return serve(control)

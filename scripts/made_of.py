@@ -21,14 +21,14 @@ REORDERED = ("jitter and reordering", "a recorded series of delays", "CellReplay
 
 
 def behaviour(senders: Collection[str], *, reordering: bool = False) -> str:
-    """Twelve hexadecimal digits of how these senders behave in this checkout.
+    """A digest (twelve hexadecimal digits) of the behaviour of these senders in this checkout.
 
     Args:
         senders: Bare names: `cubic` includes `cubic:hystart=off`.
         reordering: Whether the result has paths on which packets overtake others.
 
     Raises:
-        ValueError: No run is pinned of a sender.
+        ValueError: A sender has no pinned run.
     """
     lines = GOLDENS.read_text(encoding="utf-8").splitlines()[1:]
     if not reordering:
@@ -56,7 +56,7 @@ def recordings(folder: Path) -> str:
     """A digest, of the same form, of a folder of recordings, whose `MANIFEST.csv` has a digest of each.
 
     Raises:
-        OSError: It has none.
+        OSError: There is no `MANIFEST.csv`.
     """
     with (folder / "MANIFEST.csv").open(encoding="utf-8", newline="") as manifest:
         return _digest([f"{row['file']} {row['sha256']}" for row in csv.DictReader(manifest)])

@@ -1,4 +1,4 @@
-"""Lays out the pages of the site where MkDocs builds it: the repository's Markdown, and the reference from the code.
+"""Lays out the pages of the site for MkDocs: the repository's Markdown, and the reference from the code.
 
     python scripts/pages.py [FOLDER]     # part of `make site`; FOLDER is docs_dir of mkdocs.yml
 
@@ -18,14 +18,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CONFIG = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-#: Of the navigation, in order.
+#: The pages of the navigation, in order.
 PAGES = re.findall(r"^ *- [^:\n]+: (\S+\.md)$", CONFIG, flags=re.MULTILINE)
-#: Written by `scripts/reference.py`.
+#: The folder of pages that `scripts/reference.py` writes.
 REFERENCE = "docs/reference"
 REPOSITORY = re.findall(r"^ *- Source code: (\S+)$", CONFIG, flags=re.MULTILINE)[0]
 #: Styles of the pages, beside the theme.
 STYLE = "docs/site.css"
-#: Every claim of the sources: a section for each experiment.
+#: The page with every claim of the sources: a section for each experiment.
 CLAIMS = "docs/claims.md"
 
 #: A link or a picture: the text before its target, and the target.
@@ -46,7 +46,7 @@ def lay_out(folder: Path) -> None:
 
 
 def claims(text: str) -> dict[str, str]:
-    """The list of claims as pages: an overview that leads to one for each experiment, and says how many hold there."""
+    """The list of claims as pages: an overview with the number that hold, and a page for each experiment."""
     lead, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
     pages: dict[str, str] = {}
     rows = ["| source | claims | held | run it again |", "|---|---|---|---|"]
@@ -74,7 +74,7 @@ def link(page: str, folder: Path, found: re.Match[str]) -> str:
 
 
 def main(folder: Path) -> None:
-    """Lays everything out anew."""
+    """Lays out all pages anew."""
     import reference
 
     shutil.rmtree(folder, ignore_errors=True)

@@ -32,14 +32,14 @@ CONDITIONS = f"{CHANNEL}, 20 ms each way, RED 375/1125 kB, seed 1"
 
 
 def run(*schemes: str, **options: Any) -> Comparison:
-    """A minute over the channel."""
+    """Runs these schemes over the channel for a minute."""
     return compare(traces=[CHANNEL], schemes=schemes, duration_s=60, bin_ms=20, **options)
 
 
 def columns(
     comparison: Comparison, scheme: str, names: Mapping[str, str], start_s: float, end_s: float
 ) -> list[dict[str, Any]]:
-    """Points of a line for each column of the series, under the names that the legend has."""
+    """Points of a line for each column of the series, under the names in the legend."""
     label = next(row["label"] for row in comparison.results.rows.to_pylist() if row["scheme"] == scheme)
     table = comparison.results.series
     part = table.filter(
@@ -72,7 +72,7 @@ def verus_profile() -> Figure:
 
 
 def verus_estimate() -> Figure:
-    """Eq. 4 at work: D_est between D_min and R · D_min, pushed by each epoch's largest delay."""
+    """Eq. 4 over time: D_est between D_min and R · D_min, driven by each epoch's largest delay."""
     comparison = run("verus:ratio=2")
     names = {
         "delay_max_ms": "largest delay, D_max",
@@ -92,7 +92,7 @@ def verus_estimate() -> Figure:
 
 
 def forward_queue() -> Figure:
-    """The queue that forward asks for, and the one that stands."""
+    """The queue that forward aims at, and the actual one."""
     comparison = run("forward")
     rows = columns(comparison, "forward", {"queue_ms": "that stands, Q", "target_ms": "asked for, q(r)"}, 20, 25)
     return lines(

@@ -1,9 +1,10 @@
 """Numbers in sentences, and the source of each: a command, or a table of another page.
 
-    scripts/quoted.py           says which sentences have other numbers than what they name yields
-    scripts/quoted.py --write   writes these numbers into the sentences
+    scripts/quoted.py lists the sentences whose numbers differ from their source scripts/quoted.py
+    --write writes the source's numbers into the sentences
 
-Run `make build` before it. Numbers that another page states follow that page, so that is made first (`make figures`).
+Run `make build` first. Numbers from another page follow that page, so make that one before (`make
+figures`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
-#: A number in a sentence: one, or the least and the most of several.
+#: A number in a sentence: a single one, or the least and the most of several.
 NUMBER = r"(\d+(?:\.\d+)?(?:–\d+(?:\.\d+)?)?)"
 
 Row = dict[str, Any]
@@ -37,7 +38,8 @@ class Quote:
         page: Its page.
         text: Its words, with `{}` for each number; a line may end at any space.
         numbers: Computes the numbers, in order.
-        command: The command behind them; empty if there is none. A page that prints it prints it so.
+        command: The command that yields them; empty if there is none. A page that shows the command
+            shows it in this form.
     """
 
     page: str
@@ -55,7 +57,7 @@ class Quote:
         """The current sentence.
 
         Raises:
-            ValueError: It is not there once.
+            ValueError: The page does not have it exactly once.
         """
         matches = list(self.pattern.finditer((ROOT / self.page).read_text(encoding="utf-8")))
         if len(matches) != 1:
@@ -80,7 +82,7 @@ def rates(command: str, mix: str, sender: str, queue: str = "") -> list[float]:
 
 
 def span(values: Sequence[float]) -> str:
-    """The least and the most, as the table of `verus compare` writes them."""
+    """The least and the most, in the form of `verus compare`'s table."""
     from verus.report.table import span as written
 
     return written(min(values), max(values))
@@ -138,8 +140,8 @@ def _shares() -> Sequence[str]:
     text = (
         "Beside one Cubic in 1, 2 and 4 bandwidth-delay products it gets {}, {} and {} of a fair share at 10 Mbit/s, "
     )
-    found = of_page("docs/forward.md", text + "and {}, {} and {} at 50.")
-    return [found[at] for at in (1, 2, 4, 5)]
+    shares = of_page("docs/forward.md", text + "and {}, {} and {} at 50.")
+    return [shares[at] for at in (1, 2, 4, 5)]
 
 
 def _module() -> Sequence[str]:
@@ -200,7 +202,7 @@ def other_numbers() -> list[tuple[Quote, Sequence[str]]]:
 
 
 def write(quote: Quote, numbers: Sequence[str]) -> None:
-    """Puts these numbers into the sentence; its lines stay as they are."""
+    """Puts these numbers into the sentence, without changing its line breaks."""
     path = ROOT / quote.page
     text, found = path.read_text(encoding="utf-8"), quote.find()
     for at, number in reversed(list(enumerate(numbers, 1))):
@@ -209,7 +211,7 @@ def write(quote: Quote, numbers: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """Says which sentences are out of date, and writes them anew if that is asked for."""
+    """Lists outdated sentences, and with `--write` corrects them."""
     others = other_numbers()
     for quote, numbers in others:
         print(f"{quote.page}: `{quote.text}`: {', '.join(quote.find().groups())}, now {', '.join(numbers)}")

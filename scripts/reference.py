@@ -2,7 +2,7 @@
 
     python scripts/reference.py FOLDER     # part of `make site`
 
-They are not in the repository, so they are never of another version than the code.
+They are not in the repository, so they always match the version of the code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WIDTH = 80
 
 
 def commands() -> str:
-    """Each verb, with what its `--help` prints."""
+    """Each verb, with the output of its `--help`."""
     parts = ["# Commands", "What `verus VERB --help` prints, for every verb."]
     for words in verbs():
         level = "#" * (len(words) + 1)
@@ -44,7 +44,7 @@ def commands() -> str:
 
 
 def verbs() -> Iterator[tuple[str, ...]]:
-    """Every verb, and those below it after it."""
+    """Every verb, each followed by the verbs below it."""
     for verb in (name for name in app if not name.startswith("-")):
         yield (verb,)
         if verb in ENDPOINT_VERBS:
@@ -90,7 +90,9 @@ def python() -> str:
 def described(name: str, what: Any, level: int = 2) -> str:
     """A class with its members, or a function."""
     parts = [f"{'#' * level} {name}"]
-    if callable(what) and not (inspect.isclass(what) and issubclass(what, dict)):  # whose signature is that of any
+    if callable(what) and not (
+        inspect.isclass(what) and issubclass(what, dict)
+    ):  # whose signature is that of any dictionary
         parts.append(f"```python\n{signature(name.rpartition('.')[2], what)}\n```")
     parts.append(from_docstring(inspect.getdoc(what) or ""))
     if inspect.isclass(what):
@@ -153,7 +155,7 @@ def listed(body: str) -> str:
     return "\n".join(lines)
 
 
-#: The sections of a docstring that are no list of names.
+#: Sections of a docstring that are no list of names.
 SECTIONS: Mapping[str, Callable[[str], str]] = {
     "Example:": lambda body: f"```python\n{body}\n```",
     "Returns:": lambda body: " ".join(body.split()),
@@ -183,7 +185,7 @@ def scenario() -> str:
 
 
 def kind_of(rule: Mapping[str, Any]) -> str:
-    """The type of a field, in JSON's words."""
+    """The type of a field, in the terms of JSON."""
     if "$ref" in rule or "type" not in rule:
         return "object"
     kinds = rule["type"] if isinstance(rule["type"], list) else [rule["type"]]

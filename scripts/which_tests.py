@@ -3,9 +3,9 @@
 
     cargo test --workspace $(scripts/which_tests.py test-root)
 
-A test that takes more than a checkout is ignored, with a reason that names the target that runs it:
-`#[ignore = "takes root: make test-root"]`. `test-seeds` runs the properties:
-tests that have arguments, which proptest draws.
+A test that needs more than a checkout is ignored, with a reason that names the target that runs it:
+`#[ignore = "takes root: make test-root"]`. `test-seeds` runs the properties: tests with arguments,
+which proptest draws.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IGNORED = re.compile(r"#\[ignore\b(?P<why>[^\]]*)\]\s*(?:#\[[^\]]*\]\s*)*(?:asyn
 
 
 def ignored(source: str) -> Iterator[tuple[int, str, list[str]]]:
-    """Line, test, and the targets that its reason names."""
+    """The line and the name of each ignored test, and the targets that its reason names."""
     for found in IGNORED.finditer(source):
         line = source[: found.start()].count("\n") + 1
         yield line, found["test"], [target for target in TARGETS if f"make {target}" in found["why"]]
@@ -56,7 +56,7 @@ def properties(root: Path = ROOT) -> list[str]:
 
 
 def unnamed(root: Path = ROOT) -> list[str]:
-    """Ignored tests that no target runs, or several."""
+    """Ignored tests whose reason names no target, or several."""
     return [
         f"{path.relative_to(root)}:{line}: {test}: names {' and '.join(targets) or 'no target'}"
         for path, _ in sources(root)
