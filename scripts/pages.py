@@ -59,18 +59,18 @@ def claims(text: str) -> dict[str, str]:
     return {CLAIMS: "\n".join([lead, *rows, ""]), **pages}
 
 
-def link(page: str, folder: Path, found: re.Match[str]) -> str:
+def link(page: str, folder: Path, match: re.Match[str]) -> str:
     """The form of a page's link on the site; a picture is copied there."""
-    path, _, _ = found[2].partition("#")
+    path, _, _ = match[2].partition("#")
     if not path or ":" in path:
-        return found[0]
+        return match[0]
     inside = os.path.normpath(Path(page).parent / path)
-    if found[1].startswith("!"):
+    if match[1].startswith("!"):
         (folder / inside).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / inside, folder / inside)
     elif inside not in PAGES:
-        return f"{found[1]}{REPOSITORY}/{'tree' if (ROOT / inside).is_dir() else 'blob'}/main/{inside}"
-    return found[0]
+        return f"{match[1]}{REPOSITORY}/{'tree' if (ROOT / inside).is_dir() else 'blob'}/main/{inside}"
+    return match[0]
 
 
 def main(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Errors in a user's arguments and files, each as one sentence that names the place.
 
-Every message that leaves the package names a field, a file or a line; the command line turns field
-names into flags and exits with code 2.
+Every message of the package names a field, a file or a line. The command line turns field names
+into flags and exits with code 2.
 """
 
 from __future__ import annotations

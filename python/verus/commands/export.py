@@ -15,8 +15,8 @@ def text(results: Results, kind: str) -> str:
     """The table as text that ends with a new line.
 
     Args:
-        results: The results: a line for each contestant on each channel and queue, the mean over
-            its seeds, and below a mix a line for each of its schemes.
+        results: The results. Each contestant on each channel and queue has a line, the mean over
+            its seeds, and below a mix each of its schemes has one.
         kind: `csv`, `markdown` or `latex`.
     """
     return {"csv": _csv, "markdown": _markdown, "latex": _latex}[kind](results)

@@ -178,11 +178,11 @@ def _results(
                 written.result()
 
 
-def _write(experiment: Experiment, results: Results, own: Path, *, force: bool) -> None:
+def _write(experiment: Experiment, results: Results, target: Path, *, force: bool) -> None:
     """Writes the folder of an experiment: results, report and other files."""
     from verus import saved_run
 
-    with new_folder(own, force=force) as folder:
+    with new_folder(target, force=force) as folder:
         results.write(folder)
         saved_run.write_page(results, folder)
         for name, text in experiment.files(results).items():

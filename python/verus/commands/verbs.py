@@ -204,8 +204,8 @@ def overview() -> str:
     }
     width = max(map(len, (*lab, *ENDPOINT_VERBS, *options)))
 
-    def rows(title: str, told: dict[str, str]) -> list[str]:
-        return [f"{title}:", *(f"  {name:{width}}  {about.removesuffix('.')}" for name, about in told.items()), ""]
+    def rows(title: str, verbs: dict[str, str]) -> list[str]:
+        return [f"{title}:", *(f"  {name:{width}}  {about.removesuffix('.')}" for name, about in verbs.items()), ""]
 
     return "\n".join(
         [

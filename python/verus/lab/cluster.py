@@ -63,9 +63,9 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
         # Children start in the working directory of `verus`, and would load untrusted modules
         # there.
         os.environ.setdefault("PYTHONSAFEPATH", "1")
-        # A scheduler runs any client's code, and every user of this machine reaches its port, so
-        # only clients with this run's key, which is in our memory alone, may connect. Dask's HTTP
-        # pages check no key, so they are off.
+        # A scheduler runs any client's code, and every user of this machine reaches its port. So
+        # clients need this run's key, which is in our memory alone. Dask's HTTP pages check no key,
+        # so they are off.
         silent: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
         try:
             security = Security.temporary()

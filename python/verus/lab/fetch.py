@@ -1,6 +1,6 @@
 """Public recordings by name: downloaded once, checked against the catalogue, kept in a cache.
 
-It needs only the standard library. A download goes to a temporary file beside its target and is
+It needs only the standard library. A download goes to a temporary file beside its target. It is
 renamed only if its length and SHA-256 are right, so a broken one leaves nothing behind.
 """
 

@@ -119,8 +119,8 @@ def _shares(metrics: Mapping[str, Any], numbers: dict[str, float | None]) -> dic
     return numbers if arrived(metrics) else numbers | {name: None for name in SHARES if name in numbers}
 
 
-def _numbers(names: Iterable[str], found: Mapping[str, Any]) -> dict[str, float | None]:
-    return {name: None if (value := found.get(name)) is None else float(value) for name in names}
+def _numbers(names: Iterable[str], metrics: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: None if (value := metrics.get(name)) is None else float(value) for name in names}
 
 
 def config(

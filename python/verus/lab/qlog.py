@@ -295,22 +295,22 @@ def _size(data: Mapping[str, Any]) -> float | None:
     return next((size for each in candidates if (size := number_of(each)) is not None and size >= 0), None)
 
 
-def whole(told: Any) -> int | None:
+def whole(value: Any) -> int | None:
     """A whole number, which may be a text, since many JSON readers lose numbers above 2⁵³."""
-    if isinstance(told, bool) or not isinstance(told, int | str):
+    if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     try:
-        return int(told)
+        return int(value)
     except ValueError:
         return None
 
 
-def number_of(told: Any) -> float | None:
+def number_of(value: Any) -> float | None:
     """A finite number, which may be a text."""
-    if isinstance(told, bool) or not isinstance(told, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        number = float(told)
+        number = float(value)
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

@@ -117,14 +117,14 @@ class Trace:
                 yield event
 
 
-def _event(told: Mapping[str, Any]) -> Event | None:
-    name, data = told.get("name", told.get("event", told.get("event_type"))), told.get("data")
+def _event(parsed: Mapping[str, Any]) -> Event | None:
+    name, data = parsed.get("name", parsed.get("event", parsed.get("event_type"))), parsed.get("data")
     if not isinstance(name, str) or not isinstance(data, Mapping):
         return None
-    time, is_delta = told.get("time", told.get("relative_time")), False
+    time, is_delta = parsed.get("time", parsed.get("relative_time")), False
     if time is None:
-        time, is_delta = told.get("delta_time"), True
-    return Event(time, is_delta, name.rpartition(":")[2].lower(), data, _text(told.get("group_id")))
+        time, is_delta = parsed.get("delta_time"), True
+    return Event(time, is_delta, name.rpartition(":")[2].lower(), data, _text(parsed.get("group_id")))
 
 
 def content(path: Path) -> bytes:

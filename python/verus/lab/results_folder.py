@@ -41,9 +41,9 @@ def read_config(path: Path) -> dict[str, Any]:
 def new_folder(target: Path, *, force: bool) -> Iterator[Path]:
     """A folder to fill that becomes `target` if the block ends well, and vanishes if it does not.
 
-    The work happens in a hidden folder beside `target`. An existing empty folder is taken over; one
-    that holds something is refused unless `force`, which replaces the files of the earlier
-    experiment and leaves everything else in it alone.
+    The work happens in a hidden folder beside `target`. An existing empty folder is reused; one
+    with contents is refused unless `force` is set. Then the files of the earlier experiment are
+    replaced, and everything else in it is kept.
 
     Raises:
         FieldError: `target` holds something and `force` is not set, or it cannot be written.

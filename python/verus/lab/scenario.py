@@ -447,14 +447,14 @@ class Settings(RunSettings, PathSettings):
 _SHORT_S = 0.1
 
 
-def stretch(recording: str, number: int, seconds: float, there: float = math.inf) -> str:
+def stretch(recording: str, number: int, seconds: float, recorded_s: float = math.inf) -> str:
     """The stretch of a recording with this number, from 1; stretches of `seconds` follow each other until its end.
 
     Example:
         >>> stretch("town.down", 3, 30), stretch("town.down", 2, 30, 59.987)
         ('town.down[60:90]', 'town.down[30:59.987]')
     """
-    return f"{recording}[{(number - 1) * seconds:.10g}:{min(number * seconds, there):.10g}]"
+    return f"{recording}[{(number - 1) * seconds:.10g}:{min(number * seconds, recorded_s):.10g}]"
 
 
 def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:

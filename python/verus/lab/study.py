@@ -1,6 +1,6 @@
 """A study in a TOML file: the values of each setting that are run against each other.
 
-A key is a channel, a scheme, or any other setting of a comparison, and its value one value, a list,
+A key is a channel, a scheme, or any other setting of a comparison. Its value is one value, a list,
 or a range `{ from = 1, to = 5, step = 2 }`, ends included. All lists and ranges are multiplied out.
 `params` has keys of the schemes. Each `[[part]]` is a separate product, which inherits the keys
 outside of all parts.

@@ -121,9 +121,9 @@ def to_csv(rows: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
-def facts(told: Iterable[tuple[str, str]], *, title: str = "") -> Markup:
+def facts(rows: Iterable[tuple[str, str]], *, title: str = "") -> Markup:
     """A short table for a page: names and values."""
-    return Grid(heads=["", ""], rows=list(told), title=title).html()
+    return Grid(heads=["", ""], rows=list(rows), title=title).html()
 
 
 def paragraphs(texts: Iterable[str]) -> Markup:

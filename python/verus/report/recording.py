@@ -89,13 +89,15 @@ def page(results: Results) -> Page:
     return Page(title=title, lead=" ".join(_lead(way, found) for way, found in directions.items()), sections=sections)
 
 
-def _lead(way: str, found: Mapping[str, Any]) -> str:
+def _lead(way: str, direction: Mapping[str, Any]) -> str:
     """The limit of one direction, and hence the meaning of its trace."""
-    is_path, words = _LIMITS[found["limited_by"]]
+    is_path, words = _LIMITS[direction["limited_by"]]
     if not is_path:
-        return f"{way.title()}: limited by {words}. `{found['trace']}` is not what the path carries, and no channel."
-    if found["limited_by"] == "path_queue" and found["queued_share"] < _STEADY:
-        share = f"{found['queued_share'] * 100:.0f}"
+        return (
+            f"{way.title()}: limited by {words}. `{direction['trace']}` is not what the path carries, and no channel."
+        )
+    if direction["limited_by"] == "path_queue" and direction["queued_share"] < _STEADY:
+        share = f"{direction['queued_share'] * 100:.0f}"
         return f"{way.title()}: limited by {words}, {share} % of the time. In the rest it may have carried more."
     return f"{way.title()}: limited by {words}, so what arrived is what it carries."
 

@@ -1,8 +1,8 @@
 """Turns figures into files: SVG by Vega, and PNG from that SVG.
 
-Drawing takes longer than simulating, and holds the interpreter lock; so a folder of figures is
-drawn by child processes (`python -m verus.render`) while the parent writes the page. They live as
-long as the parent, since each must compile Vega before its first figure.
+Drawing takes longer than simulating, and holds the interpreter lock. So child processes draw a
+folder of figures while the parent writes the page. They live as long as the parent, since each must
+compile Vega before its first figure.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ _NOT_FROM_0 = " Throughput axes do not begin at 0."
 
 _Y = {"throughput": ("throughput_mbps", "throughput, Mbit/s"), "delay": ("qdelay_mean_ms", "queueing delay, ms")}
 
-Told = dict[str, Any]
+CellRow = dict[str, Any]
 
 
 def write_study_page(folder: Folder) -> Path:
@@ -84,49 +84,49 @@ def write_study_page(folder: Folder) -> Path:
     return path
 
 
-def study_page(plan: Plan, all_cells: Sequence[Told], done: int, total: int, failed: Sequence[Told] = ()) -> Page:
+def study_page(plan: Plan, all_cells: Sequence[CellRow], done: int, total: int, failed: Sequence[CellRow] = ()) -> Page:
     """The page of a study with `done` of `total` runs, averaged in `all_cells`; those in `failed` failed for good."""
     names = short_names(cell["trace"] for cell in all_cells)
-    named_cells = [{**_with_sender(cell, plan.columns), "trace": names[cell["trace"]]} for cell in all_cells]
-    axes = _varied(named_cells)
-    parts: dict[str, list[Told]] = {}
-    for cell in named_cells:
+    rows = [{**_with_sender(cell, plan.columns), "trace": names[cell["trace"]]} for cell in all_cells]
+    axes = _varied(rows)
+    parts: dict[str, list[CellRow]] = {}
+    for cell in rows:
         parts.setdefault(cell["part"], []).append(cell)
     sections = []
-    for name, own in parts.items():
+    for name, part_rows in parts.items():
         before = f"{name}: " if name else ""
-        for axis in (each for each in _varied(own) if _is_number(own, each)):
-            both = [_by_axis(own, axis, what, name) for what in _Y]
+        for axis in (each for each in _varied(part_rows) if _is_number(part_rows, each)):
+            both = [_by_axis(part_rows, axis, what, name) for what in _Y]
             sections.append(Section(title=f"{before}By {_word(axis)}", figures=both))
-        sections.append(Section(title=f"{before}Delay against throughput", figures=[_tradeoff(own, name)]))
+        sections.append(Section(title=f"{before}Delay against throughput", figures=[_tradeoff(part_rows, name)]))
     # A part in which no run delivered anything has no delay to draw.
     drawn = [[figure for figure in section.figures if figure.spec["concat"]] for section in sections]
-    sections = [replace(section, figures=own) for section, own in zip(sections, drawn, strict=True) if own]
+    sections = [replace(section, figures=kept) for section, kept in zip(sections, drawn, strict=True) if kept]
     sections = [
-        Section(title="The study", body=_about(plan, named_cells, axes, done, total) + _failed(failed)),
+        Section(title="The study", body=_about(plan, rows, axes, done, total) + _failed(failed)),
         *sections,
-        Section(title="Results", body=_table(named_cells, axes)),
+        Section(title="Results", body=_table(rows, axes)),
     ]
     state = f"{total} runs" if done == total else f"{done} of {total} runs, the others are missing"
     return Page(title=f"Verus: {plan.name}", lead=f"A study: {state}.", sections=sections)
 
 
-def _with_sender(cell: Told, columns: Iterable[str]) -> Told:
+def _with_sender(cell: CellRow, columns: Iterable[str]) -> CellRow:
     """A cell with its `sender`: the scheme with its keys, except those that are axes."""
     axes = {name.removeprefix("params.") for name in columns if cell[name] is not None}
     kept = [f"{key}={value}" for key, value in cell["params"].items() if key not in axes]
     return {**cell, "sender": " ".join([cell["scheme"], *kept])}
 
 
-def _varied(told: Sequence[Told]) -> list[str]:
+def _varied(rows: Sequence[CellRow]) -> list[str]:
     """The axes: columns that differ between cells, in their order, the sender first."""
-    names = [name for name in told[0] if name not in ("scheme", "params", "label", "seeds", "part", "sender")]
-    candidates = ["sender", *(name for name in names if not any(isinstance(cell.get(name), dict) for cell in told))]
-    return [name for name in candidates if len({cell.get(name) for cell in told}) > 1]
+    names = [name for name in rows[0] if name not in ("scheme", "params", "label", "seeds", "part", "sender")]
+    candidates = ["sender", *(name for name in names if not any(isinstance(cell.get(name), dict) for cell in rows))]
+    return [name for name in candidates if len({cell.get(name) for cell in rows}) > 1]
 
 
-def _is_number(told: Sequence[Told], axis: str) -> bool:
-    values = {cell[axis] for cell in told} - {None}
+def _is_number(rows: Sequence[CellRow], axis: str) -> bool:
+    values = {cell[axis] for cell in rows} - {None}
     return len(values) > 1 and all(type(value) in (int, float) for value in values)
 
 
@@ -148,7 +148,7 @@ def _text(axis: str, value: Any) -> str:
     return shown if isinstance(value, str) else f"{axis.removeprefix('params.')}={shown}"
 
 
-def _name(cell: Told, axes: Iterable[str]) -> str:
+def _name(cell: CellRow, axes: Iterable[str]) -> str:
     """The values of a cell on these axes, in words."""
     return " ".join(text for text in (_text(axis, cell[axis]) for axis in axes) if text)
 
@@ -159,10 +159,10 @@ def _split(axes: Iterable[str]) -> tuple[list[str], list[str]]:
     return of_sender, [axis for axis in axes if axis not in of_sender]
 
 
-def _marks(own: Sequence[Told], axes: Sequence[str]) -> tuple[list[tuple[Told, str, str]], str]:
+def _marks(rows: Sequence[CellRow], axes: Sequence[str]) -> tuple[list[tuple[CellRow, str, str]], str]:
     """Each cell that is drawn, with its name and its panel; and a note about the others."""
     names, panels = _split(axes)
-    marks = [(cell, _name(cell, names) or cell["sender"], _name(cell, panels) or cell["trace"]) for cell in own]
+    marks = [(cell, _name(cell, names) or cell["sender"], _name(cell, panels) or cell["trace"]) for cell in rows]
     first = list(dict.fromkeys(panel for _, _, panel in marks))
     drawn = list(dict.fromkeys(name for _, name, _ in marks))
     notes = []
@@ -180,10 +180,10 @@ def _ends(mean: Mapping[str, float | None], low: str, high: str) -> dict[str, fl
     return {} if half_width is None else {low: max(middle - half_width, 0.0), high: middle + half_width}
 
 
-def _by_axis(own: Sequence[Told], axis: str, what: str, part: str) -> Figure:
+def _by_axis(part_rows: Sequence[CellRow], axis: str, what: str, part: str) -> Figure:
     """A line for each sender, over the values of an axis."""
     metric, title = _Y[what]
-    marks, left = _marks(own, [each for each in _varied(own) if each != axis])
+    marks, left = _marks(part_rows, [each for each in _varied(part_rows) if each != axis])
     drawn = [mark for mark in marks if metric in mark[0] and mark[0][axis] is not None]
     values = sorted({mark[0][axis] for mark in drawn})
     rows = [
@@ -200,7 +200,7 @@ def _by_axis(own: Sequence[Told], axis: str, what: str, part: str) -> Figure:
         rows,
         name="-".join(figures.slug(text) for text in (what, "by", axis, part) if text),
         title=f"{what.capitalize()} by {_word(axis)}",
-        caption=_caption(own) + (_NOT_FROM_0 if what == "throughput" else "") + left,
+        caption=_caption(part_rows) + (_NOT_FROM_0 if what == "throughput" else "") + left,
         x=_word(axis),
         y=title,
         zero=what != "throughput",
@@ -211,9 +211,9 @@ def _by_axis(own: Sequence[Told], axis: str, what: str, part: str) -> Figure:
     )
 
 
-def _tradeoff(own: Sequence[Told], part: str) -> Figure:
+def _tradeoff(part_rows: Sequence[CellRow], part: str) -> Figure:
     """A point for each cell: delay across, throughput upwards."""
-    marks, left = _marks(own, _varied(own))
+    marks, left = _marks(part_rows, _varied(part_rows))
     rows = [
         {
             "name": name,
@@ -229,7 +229,7 @@ def _tradeoff(own: Sequence[Told], part: str) -> Figure:
         rows,
         name="-".join(figures.slug(text) for text in ("delay-throughput", part) if text),
         title=f"{part}: Delay against throughput" if part else "Delay against throughput",
-        caption=_caption(own) + " Up and left is better." + left,
+        caption=_caption(part_rows) + " Up and left is better." + left,
         x="queueing delay, ms",
         y="throughput, Mbit/s",
         columns=2,
@@ -238,7 +238,7 @@ def _tradeoff(own: Sequence[Told], part: str) -> Figure:
     )
 
 
-def _both(cell: Told) -> dict[str, float]:
+def _both(cell: CellRow) -> dict[str, float]:
     """The ends of both intervals, or of neither."""
     ends = {
         **_ends(cell["qdelay_mean_ms"], "x_low", "x_high"),
@@ -247,8 +247,8 @@ def _both(cell: Told) -> dict[str, float]:
     return ends if len(ends) == 4 else {}
 
 
-def _caption(own: Sequence[Told]) -> str:
-    seeds = sorted({len(cell["seeds"]) for cell in own})
+def _caption(rows: Sequence[CellRow]) -> str:
+    seeds = sorted({len(cell["seeds"]) for cell in rows})
     if seeds == [1]:
         return "One seed each, so no intervals. Delay is the mean time in the bottleneck queue."
     count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
@@ -258,26 +258,26 @@ def _caption(own: Sequence[Told]) -> str:
     )
 
 
-def _about(plan: Plan, told: Sequence[Told], axes: Sequence[str], there: int, total: int) -> Markup:
+def _about(plan: Plan, all_cells: Sequence[CellRow], axes: Sequence[str], done: int, total: int) -> Markup:
     rows: list[Line] = []
     for axis in axes:
-        values = list(dict.fromkeys(cell[axis] for cell in told if cell[axis] is not None))
+        values = list(dict.fromkeys(cell[axis] for cell in all_cells if cell[axis] is not None))
         texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
         shown = ", ".join(texts[:40]) + (f" and {len(texts) - 40} more" if len(texts) > 40 else "")
         rows.append([_word(axis), str(len(values)), Text(shown, "text")])
-    seeds = sorted({seed for cell in told for seed in cell["seeds"]})
+    seeds = sorted({seed for cell in all_cells for seed in cell["seeds"]})
     shown = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
     rows.append(["seed", str(len(seeds)), Text(shown, "text")])
-    words = f"{there} of {total} runs are done, in {len(told)} cells, by the engine {plan.engine}."
-    if there < total:
+    words = f"{done} of {total} runs are done, in {len(all_cells)} cells, by the engine {plan.engine}."
+    if done < total:
         words += (
-            f" {total - there} runs are missing: means are over the seeds that are done, and settings of which no run "
+            f" {total - done} runs are missing: means are over the seeds that are done, and settings of which no run "
             "is done are left out. `verus sweep` does the rest."
         )
     return Grid(heads=["axis", "values", ""], rows=rows).html() + note(words)
 
 
-def _failed(failed: Sequence[Told]) -> Markup:
+def _failed(failed: Sequence[CellRow]) -> Markup:
     """Runs that failed for good, by name."""
     if not failed:
         return Markup()
@@ -294,12 +294,12 @@ def _failed(failed: Sequence[Told]) -> Markup:
     return Grid(heads=["failed", "channel", "queue", "seed", ""], rows=rows).html()
 
 
-def _table(told: Sequence[Told], axes: Sequence[str]) -> Markup:
-    named = (["part"] if len({cell["part"] for cell in told}) > 1 else []) + list(axes) or ["sender"]
-    compared = any("above" in cell and len(cell["seeds"]) > 1 for cell in told)
-    columns = _SHOWN | (_OF_FLOWS if any(cell["flows"] > 1 for cell in told) else {})
+def _table(part_rows: Sequence[CellRow], axes: Sequence[str]) -> Markup:
+    named = (["part"] if len({cell["part"] for cell in part_rows}) > 1 else []) + list(axes) or ["sender"]
+    compared = any("above" in cell and len(cell["seeds"]) > 1 for cell in part_rows)
+    columns = _SHOWN | (_OF_FLOWS if any(cell["flows"] > 1 for cell in part_rows) else {})
     body = []
-    for cell in told[:_MOST_ROWS]:
+    for cell in part_rows[:_MOST_ROWS]:
         texts = [cell[axis] for axis in named]
         shown = ["" if value is None else f"{value:g}" if isinstance(value, float) else str(value) for value in texts]
         above = [difference(cell.get("above", {}).get(name), DIFFERENCES[name][1]) for name in _ABOVE if compared]
@@ -307,16 +307,18 @@ def _table(told: Sequence[Told], axes: Sequence[str]) -> Markup:
     heads = [*map(_word, named), *columns.values()]
     heads += [*(_ABOVE.values() if compared else ()), "seeds"]
     words = DELAY_NOTE
-    if any(cell[name]["half_width_95"] is not None for cell in told for name in columns if name in cell):
+    if any(cell[name]["half_width_95"] is not None for cell in part_rows for name in columns if name in cell):
         words += f" {interval_note()}"
     if compared:
-        words += f" The first is the first sender on the same path. {note_of(cell.get('above', {}) for cell in told)}"
-    if len(told) > _MOST_ROWS:
-        words += f" The first {_MOST_ROWS} of {len(told)} cells; `verus sweep --json` prints all."
+        words += (
+            f" The first is the first sender on the same path. {note_of(cell.get('above', {}) for cell in part_rows)}"
+        )
+    if len(part_rows) > _MOST_ROWS:
+        words += f" The first {_MOST_ROWS} of {len(part_rows)} cells; `verus sweep --json` prints all."
     return Grid(heads=heads, rows=body).html() + note(words)
 
 
-def _value(cell: Told, metric: str) -> str:
+def _value(cell: CellRow, metric: str) -> str:
     """A mean with half of its interval."""
     mean = cell.get(metric)
     if mean is None or not math.isfinite(mean["mean"]):

@@ -162,16 +162,16 @@ def _mixed(one: str, other: str, share: float) -> str:
     return "#" + "".join(f"{round(left + (right - left) * share):02x}" for left, right in parts)
 
 
-def _another(own: Look, chosen: Mapping[str, Look], *, again: bool) -> Look:
+def _another(look_of_scheme: Look, chosen: Mapping[str, Look], *, again: bool) -> Look:
     """A look for a contestant that would look like another: a free colour, its own with other strokes, or any hue.
 
     A contestant that occurs `again`, from another folder, keeps its colour if it can.
     """
     taken = [look.color for look in chosen.values()]
-    free = [replace(own, color=color) for color in _PLAIN if apart(color, taken)]
-    dashed = [replace(own, dash=dash, dashed=True) for dash in _DASHES[1:]]
+    free = [replace(look_of_scheme, color=color) for color in _PLAIN if apart(color, taken)]
+    dashed = [replace(look_of_scheme, dash=dash, dashed=True) for dash in _DASHES[1:]]
     hues = (colorsys.hls_to_rgb(0.12 + index * 0.618034, 0.45, 0.5) for index in range(len(chosen) + 1))
-    made = [replace(own, color="#" + "".join(f"{round(255 * part):02x}" for part in hue)) for hue in hues]
+    made = [replace(look_of_scheme, color="#" + "".join(f"{round(255 * part):02x}" for part in hue)) for hue in hues]
     candidates = (*dashed, *free, *made) if again else (*free, *dashed, *made)
     return next(look for look in candidates if look not in chosen.values())
 

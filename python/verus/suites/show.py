@@ -25,16 +25,16 @@ NOTE = (
 )
 
 
-def shown(found: float | str | None) -> str:
+def shown(value: float | str | None) -> str:
     """Three significant digits, of the six that results keep.
 
     Example:
         >>> shown(8.16543), shown(0.98123), shown(None), shown("DRAIN")
         ('8.17', '0.981', '–', 'DRAIN')
     """
-    if found is None or isinstance(found, str):
-        return found or "–"
-    kept = float(f"{found:.6g}")
+    if value is None or isinstance(value, str):
+        return value or "–"
+    kept = float(f"{value:.6g}")
     return f"{kept:.3g}" if abs(kept) < 1000 else f"{kept:.0f}"
 
 

@@ -71,8 +71,8 @@ def _distribution(title: str, key: str, unit: str, bursts: Mapping[str, Mapping[
     values = [row["value"] for row in rows] or [1.0]
     shares = [row["share"] for row in rows] or [1.0]
 
-    def axis(field: str, found: Sequence[float], title: str, *, fine: bool) -> Spec:
-        low, high = math.log10(min(found)), math.log10(max(found))
+    def axis(field: str, shown: Sequence[float], title: str, *, fine: bool) -> Spec:
+        low, high = math.log10(min(shown)), math.log10(max(shown))
         margin = max(0.04 * (high - low), 0.1)
         domain = [10 ** (low - margin), 10 ** (high + margin)]
         powers = [10.0**power for power in range(math.ceil(low - margin), math.floor(high + margin) + 1)]

@@ -89,7 +89,7 @@ def _figure(
             {key: short(value) if isinstance(value, float) else value for key, value in row.items()}
         )
     width, height = words.get("size", size)
-    specs = [{"width": width, "height": height, **drawn(own)} for own in panels.values()]
+    specs = [{"width": width, "height": height, **drawn(panel_rows)} for panel_rows in panels.values()]
     for spec, title in zip(specs, panels, strict=True):
         spec["layer"] += heading(title)
     spec = {**grid(specs, columns=words.get("columns", columns)), **layout}
@@ -126,13 +126,13 @@ def points(
     up = _axis("y", words["y"], log=log_y, zero=zero)
     tooltip = [{"field": key} for key in ("name", "x", "y")]
 
-    def drawn(own: Rows) -> Spec:
+    def drawn(panel_rows: Rows) -> Spec:
         points = {
             "mark": {"type": "point", "filled": True, "size": mark_size, "opacity": 0.75},
             "encoding": {"x": across, "y": up, "color": color, "tooltip": tooltip},
         }
-        intervals = _intervals(across, up, color) if any("x_low" in row for row in own) else []
-        return {"data": {"values": own}, "layer": [points, *intervals]}
+        intervals = _intervals(across, up, color) if any("x_low" in row for row in panel_rows) else []
+        return {"data": {"values": panel_rows}, "layer": [points, *intervals]}
 
     return _figure(words, rows, drawn, size=(380, 260))
 
@@ -187,16 +187,16 @@ def lines(
     if dots:
         line["point"] = {"size": 30}
 
-    def drawn(own: Rows) -> Spec:
+    def drawn(panel_rows: Rows) -> Spec:
         across = _axis("x", words["x"], log=log_x, zero=False)
         across["scale"]["nice"] = False
         if dots:
             # No mark is cut at the edge, and few values are all labelled.
             across["scale"]["padding"] = 8
-            distinct = sorted({row["x"] for row in own})
+            distinct = sorted({row["x"] for row in panel_rows})
             across["axis"] |= {"format": "~r"} | ({"values": distinct} if len(distinct) <= _FEW else {})
         layers: list[Spec] = []
-        if behind := [row for row in own if row["name"] == shade]:
+        if behind := [row for row in panel_rows if row["name"] == shade]:
             layers.append(
                 {
                     "data": {"values": behind},
@@ -206,12 +206,12 @@ def lines(
             )
         layers.append(
             {
-                "data": {"values": [row for row in own if row["name"] != shade]},
+                "data": {"values": [row for row in panel_rows if row["name"] != shade]},
                 "mark": line,
                 "encoding": {"x": across, "y": up, "color": color, **strokes, "order": {"field": "x"}},
             }
         )
-        if between := [row for row in own if "low" in row]:
+        if between := [row for row in panel_rows if "low" in row]:
             ends = {"y": {**up, "field": "low"}, "y2": {"field": "high"}}
             layers.append(
                 {
@@ -245,8 +245,8 @@ def bars(
     if stacked:
         mark |= {"stroke": "white", "strokeWidth": 0.7}
 
-    def drawn(own: Rows) -> Spec:
-        groups = list(dict.fromkeys(str(row["group"]) for row in own))
+    def drawn(panel_rows: Rows) -> Spec:
+        groups = list(dict.fromkeys(str(row["group"]) for row in panel_rows))
         across = {
             "field": "group",
             "type": "nominal",
@@ -257,10 +257,10 @@ def bars(
         if stacked:
             bar["detail"] = {"field": "part"}
         layers: list[Spec] = [{"mark": mark, "encoding": bar}]
-        if any("low" in row for row in own):
+        if any("low" in row for row in panel_rows):
             ends = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
             layers.append({"mark": {"type": "rule"}, "encoding": {"x": across, "xOffset": beside, **ends}})
-        return {"data": {"values": [{**row, "group": str(row["group"])} for row in own]}, "layer": layers}
+        return {"data": {"values": [{**row, "group": str(row["group"])} for row in panel_rows]}, "layer": layers}
 
     return _figure(words, rows, drawn, size=(400, 240))
 
@@ -314,8 +314,8 @@ def heat(
     text = {"field": "value", "type": "quantitative", "format": f".{digits}f"}
     letters = {"type": "text", "fontSize": 10, "color": "#1b1f24"}
 
-    def drawn(own: Rows) -> Spec:
+    def drawn(panel_rows: Rows) -> Spec:
         cells = {"mark": "rect", "encoding": {**at, "color": color}}
-        return {"data": {"values": own}, "layer": [cells, {"mark": letters, "encoding": {**at, "text": text}}]}
+        return {"data": {"values": panel_rows}, "layer": [cells, {"mark": letters, "encoding": {**at, "text": text}}]}
 
     return _figure(words, rows, drawn, size=(300, 220), layout={})

@@ -51,9 +51,9 @@ def _panel(series: Mapping[str, Mapping[str, Any]], key: str, title: str) -> Spe
     }
 
 
-def _columns(found: Mapping[str, Any], key: str) -> dict[str, Any]:
-    values: Sequence[float | None] = found[key]
+def _columns(columns: Mapping[str, Any], key: str) -> dict[str, Any]:
+    values: Sequence[float | None] = columns[key]
     return {
-        "t": numbers(index * found["bin_s"] for index in range(len(values))),
+        "t": numbers(index * columns["bin_s"] for index in range(len(values))),
         "value": numbers(float("nan") if value is None else value for value in values),
     }
