@@ -162,7 +162,7 @@ impl Allowance {
 /// An algorithm's activity, in terms that all of them share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The window grows fast, to find what the path can carry.
+    /// The window grows fast, to find the path's capacity.
     SlowStart,
     /// The algorithm proper decides: congestion avoidance, epochs, a control loop.
     Steady,
@@ -210,8 +210,9 @@ pub trait Observer: fmt::Debug + Send {
 pub const REPORT_BYTES: usize = 255;
 
 impl dyn Observer + '_ {
-    /// Puts the observer's [report](Observer::report) in place of what `into` has. One longer than [`REPORT_BYTES`] has no
-    /// place in an acknowledgement: it is left out whole, since a part of it would say something else.
+    /// Replaces the content of `into` by the observer's [report](Observer::report). A report longer
+    /// than [`REPORT_BYTES`] does not fit into an acknowledgement. It is omitted whole, since a
+    /// part of it would have another meaning.
     pub fn write_report(&self, into: &mut Vec<u8>) {
         into.clear();
         self.report(into);

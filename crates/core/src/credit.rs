@@ -10,7 +10,8 @@ use crate::units::{Bytes, Duration, Rate, Time};
 /// wakes up at most a thousand times a second.
 pub const TICK: Duration = Duration::from_millis(1);
 
-/// A byte in the unit of credit. The unit is what 1 bit/s earns in 1 ns, so that filling and spending take no division.
+/// A byte in the unit of credit. The unit is the credit earned at 1 bit/s in 1 ns, so that filling
+/// and spending take no division.
 const BYTE: u64 = 8_000_000_000;
 
 /// A flow's credit.
@@ -34,7 +35,7 @@ impl Credit {
         let over = |span: Duration| rate.as_bps().saturating_mul(span.as_nanos());
         let cap = over(TICK * 2).max(in_units(size * 2));
         let filled = self.filled.saturating_add(over(now.since(self.at)));
-        // `max` keeps the first window's credit, which is more than what may be saved.
+        // `max` keeps the first window's credit, which exceeds the cap.
         self.filled = self.filled.max(filled.min(cap));
         self.at = self.at.max(now);
     }

@@ -1,5 +1,6 @@
-//! Explicit congestion notification: the two bits of the IP header by which a queue signals congestion without dropping
-//! packets (RFC 3168 §5; RFC 9331 §4 for what ECT(1) asks of a queue).
+//! Explicit congestion notification: the two bits of the IP header by which a queue signals
+//! congestion without dropping packets (RFC 3168 §5). RFC 9331 §4 defines a queue's duty under
+//! ECT(1).
 //!
 //! A sender sets ECT(0) or ECT(1) on packets to say that it answers marks. A queue marks such a
 //! packet [`Ecn::Ce`] where it would have dropped it. The receiver counts marked packets and

@@ -91,7 +91,7 @@ impl Repair {
         self.ours == 0 && self.in_flight == 0
     }
 
-    /// Another episode begins: what waits belongs to it.
+    /// Begins another episode, to which all waiting packets belong.
     fn begin(&mut self) {
         self.waiting.iter_mut().for_each(|ours| *ours = true);
         self.ours = self.waiting.len();
@@ -115,7 +115,7 @@ enum Stage {
     Open,
     /// The window is coming down after losses.
     Recovery(Prr),
-    /// A timeout fired, and nothing has been heard since.
+    /// A timeout fired, and nothing has been acknowledged since.
     TimedOut,
 }
 
@@ -185,8 +185,8 @@ impl<S: Copy> Episode<S> {
         self.stage == Stage::TimedOut
     }
 
-    /// The last reduction is not to be taken back: the state before it says nothing any more (it counts packets of another
-    /// size).
+    /// Forbids to undo the last reduction: the state before it counts packets of another size and
+    /// is void.
     pub fn settle(&mut self) {
         self.before = None;
     }
@@ -228,7 +228,7 @@ impl<S: Copy> Episode<S> {
     }
 
     /// Whether the feedback calls for a reduction. If it does, an episode begins: the caller
-    /// reduces, and `state` is what an undo will restore.
+    /// reduces, and an undo will restore `state`.
     pub fn begun_by(&mut self, feedback: &Feedback<'_>, state: S) -> bool {
         let heard_since = feedback
             .acked

@@ -483,7 +483,7 @@ impl Ledger {
         }
     }
 
-    /// Data of the newest packet still in flight: what a tail probe repeats.
+    /// Data of the newest packet still in flight, which a tail probe repeats.
     pub fn tail(&self) -> Option<DataRange> {
         let tail = self
             .slots
@@ -538,7 +538,7 @@ impl Ledger {
     ) {
         self.largest_acked = Some(newest);
         if report.ack.first_range().first <= from {
-            // No gap: what nearly every acknowledgement looks like.
+            // No gap, as in nearly every acknowledgement.
             let mut next = from;
             while next <= newest {
                 self.arrived(now, next, report, out);

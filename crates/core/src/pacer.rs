@@ -10,11 +10,12 @@ use crate::units::{Bytes, Duration, Rate, Time};
 /// Packets that may leave back to back.
 pub const BURST_PACKETS: u32 = 32;
 
-/// The largest burst in bytes, as large as what hosts hand to segmentation offload at once.
+/// The largest burst in bytes, as large as the most that hosts hand to segmentation offload at
+/// once.
 pub const MOST_IN_BURST: Bytes = Bytes::new(65_536);
 
-/// How many bytes may leave back to back at `rate`: what the rate carries in `span`, but at least `least` and at most
-/// 64 kB (draft-ietf-ccwg-bbr, "Send Quantum").
+/// How many bytes may leave back to back at `rate`: as many as leave in `span`, but at least
+/// `least` and at most 64 kB (draft-ietf-ccwg-bbr, "Send Quantum").
 pub fn quantum(rate: Rate, span: Duration, least: Bytes) -> Bytes {
     let carried = rate.bytes_in(span);
     carried.min(MOST_IN_BURST).max(least)

@@ -7,7 +7,8 @@
 //! delivered (conservative bound), and a packet more while nothing further is lost (slow start
 //! bound).
 //!
-//! As in Linux, the answer is expressed as a window: the flight plus what may be added to it now.
+//! As in Linux, the answer is expressed as a window: the flight plus the bytes that may be added to
+//! it now.
 
 use crate::units::Bytes;
 

@@ -1,10 +1,11 @@
 //! The receiver: which packets to acknowledge, and when.
 //!
-//! An acknowledgement names ranges of received packet numbers: the one with the largest numbers, and those that changed
-//! last (RFC 2018 §4). So a packet is reported when it arrives, however many gaps are above it, and again in the next
-//! acknowledgements, in case one is lost. Verus needs an acknowledgement for each packet (SIGCOMM 2015 §4); TCP receivers
-//! acknowledge every other one (RFC 5681 §4.2). [`Receiver`] also tells new data from copies: only bytes that are new
-//! count as goodput.
+//! An acknowledgement names ranges of received packet numbers: the one with the largest numbers,
+//! and those that changed last (RFC 2018 §4). So a packet is reported when it arrives, however many
+//! gaps are above it, and again in the next acknowledgements, in case one is lost. Verus needs an
+//! acknowledgement for each packet (SIGCOMM 2015 §4); TCP receivers acknowledge every other one
+//! (RFC 5681 §4.2). [`Receiver`] also distinguishes new data from copies: only new bytes count as
+//! goodput.
 
 use std::collections::VecDeque;
 
@@ -379,7 +380,7 @@ impl Receiver {
                 self.note_change(self.ranges[at - 1]);
                 self.largest_at = now;
             }
-            // A copy of what may have been acknowledged in vain.
+            // A copy of a packet whose acknowledgement may have been lost.
             Some(range) if range.first <= number => self.note_change(*range),
             Some(above) => {
                 // Join with the neighbours that the number touches.

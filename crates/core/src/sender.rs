@@ -390,8 +390,8 @@ impl<C: Hosted> Sender<C> {
         self.controller.on_timer(&mut self.state, now);
     }
 
-    /// Does what [`on_timer`](Self::on_timer) would, if there is something for it to do at `now`, and returns whether there
-    /// was; mostly that is the controller's tick.
+    /// Acts as [`on_timer`](Self::on_timer) would if anything is due at `now`, mostly the
+    /// controller's tick; returns whether anything was.
     #[inline]
     pub fn on_timer_if_due(&mut self, now: Time) -> bool {
         self.controller.on_timer_if_due(&mut self.state, now)
@@ -727,8 +727,8 @@ impl State {
         self.counters.timeouts += 1;
         self.silent_since = now;
         self.probe_now = false;
-        // The controller knows already what the loss timer revealed at this instant; it stays in `revealed` for
-        // recorders.
+        // The losses that the loss timer revealed at this instant have been reported to the
+        // controller; they stay in `revealed` for recorders.
         let already_reported = self.revealed.lost.len();
         self.revealed.lost_data.clear();
         self.ledger.on_timeout(now, &mut self.revealed);

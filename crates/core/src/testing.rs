@@ -1,7 +1,7 @@
 //! A path made of events, for tests of controllers.
 //!
-//! It keeps true books (numbers, flight, deliveries, round-trip times), so that a test says only
-//! what happens: `path.fill(); path.wait_ms(40); path.feedback([1, 2], [0], []);`.
+//! It keeps true books (numbers, flight, deliveries, round-trip times), so that a test states only
+//! the events: `path.fill(); path.wait_ms(40); path.feedback([1, 2], [0], []);`.
 
 use std::collections::BTreeMap;
 
@@ -136,7 +136,7 @@ impl<C: Controller> Path<C> {
         }
     }
 
-    /// Sends what the controller allows now.
+    /// Sends as much as the controller allows now.
     pub fn fill(&mut self) {
         while self.controller.allowance().sendable(self.in_flight()) >= SIZE {
             self.send(1);

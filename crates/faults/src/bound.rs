@@ -14,7 +14,7 @@ pub const RECOVERED_FOR: usize = 5;
 /// does not know the path.
 #[derive(Clone, Copy, Debug)]
 pub enum Most {
-    /// Multiples of what the link carries.
+    /// Multiples of the link's capacity.
     Links(f64),
     /// A fixed rate, Mbit/s, whatever the link.
     Mbps(f64),
@@ -52,7 +52,7 @@ pub struct Bound {
     pub remembered: usize,
     /// How long after the last lie it has recovered, s.
     pub recovers_within: f64,
-    /// The share of what an honest receiver gets that this means.
+    /// The share of an honest receiver's bytes that counts as recovered.
     pub share: f64,
     /// Whether it means an honest receiver's delay, too.
     pub delay: bool,
@@ -112,8 +112,8 @@ const NAMED: &[Bound] = &[
         .whatever_delay(),
     bound("cubic", Most::Links(1.5), 20_000, 10.0),
     bound("cubic:hystart=plusplus", Most::Links(1.5), 20_000, 10.0),
-    // After timeouts it grows from two packets, by one each round trip: 70 % of what 12 Mbit/s hold in 120 ms are
-    // 90 packets, 11 s. Before that a timer that silence has doubled may have 5 s to go.
+    // After timeouts it grows from two packets, by one each round trip: 70 % of 12 Mbit/s in 120 ms
+    // are 90 packets, 11 s. Before that, a timer that silence has doubled may have 5 s to go.
     bound("newreno", Most::Links(1.5), 20_000, 16.0),
     // It gives back one packet each round trip, too, of 170 that a liar made it queue, and each takes 0.1 to 0.4 s.
     bound("vegas", Most::Links(1.5), 20_000, 20.0),
@@ -127,22 +127,24 @@ const NAMED: &[Bound] = &[
     // AdaptLongTermModel). Where round trips are long enough for ProbeRTT to end each cycle, a
     // false rate keeps the queue full, which keeps the round trips long.
     bound("bbr", Most::Links(1.5), 20_000, 20.0).whatever_delay(),
-    // A flow misled into seeing a competitor goes on competing with itself. δ grows until the queue
-    // drops packets, then falls by half, so that the queue is never empty again on a path of a few
-    // packets.
+    // A flow misled into seeing a competitor goes on competing with itself. It raises δ until the
+    // queue drops packets, then halves it, so that the queue is never empty again on a path of a
+    // few packets.
     bound("copa", Most::Links(1.5), 20_000, 10.0).whatever_delay(),
     // It ignores losses, and v has no bound. A swinging window goes on swinging: v doubles with
     // each round trip from the fifth on, and the queue that should turn it is observed a round trip
     // later. The link stays busy; the queue never settles.
     bound("copa:variant=mvfst", Most::Links(4.0), 20_000, 10.0).whatever_delay(),
     // After timeouts it grows from two packets by half a packet each round trip, where that is
-    // between 60 and 120 ms. 70 % of 12 Mbit/s in 120 ms are 105 packets of 1200 bytes: 25 s, and a
-    // tenth more in slowdowns. A timer that silence has doubled may have 5 s to go before that.
+    // between 60 and 120 ms. It needs 105 packets of 1200 bytes, 70 % of 12 Mbit/s in 120 ms: 25 s,
+    // and a tenth more in slowdowns. A timer that silence has doubled may have 5 s to go before
+    // that.
     bound("ledbatpp", Most::Links(1.5), 20_000, 33.0),
     // Falsely reported jitter becomes part of the path, up to 250 ms, and permits as much queueing,
     // which then causes the jitter.
     bound("c4", Most::Links(1.5), 20_000, 20.0).whatever_delay(),
-    // A full queue does not grow, and one packet in twenty lost is worth it: who was led there stays.
+    // A full queue does not grow, and one packet in twenty lost is acceptable to it: a flow led
+    // there stays.
     bound("vivace", Most::Links(1.5), 20_000, 20.0).whatever_delay(),
     usual("scream"),
     // After timeouts it grows as NewReno.

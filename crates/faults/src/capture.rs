@@ -48,7 +48,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Captures what leaves from or for any of `ports`.
+    /// Captures packets from or to any of `ports`.
     ///
     /// # Errors
     /// Why it cannot, for a test to skip with.

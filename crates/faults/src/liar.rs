@@ -24,7 +24,8 @@ const TIMES: usize = 8;
 /// One way to lie.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lie {
-    /// Acknowledges so many packets more than have come, some of which are under way and some not even sent.
+    /// Acknowledges this many packets more than have arrived, some in flight and some not even
+    /// sent.
     Early {
         /// How many.
         ahead: u64,
@@ -39,17 +40,17 @@ pub enum Lie {
         /// The time.
         every: Duration,
     },
-    /// Never acknowledges one packet in so many, on average.
+    /// Never acknowledges one packet in `one_in`, on average.
     Skips {
         /// In how many.
         one_in: u32,
     },
-    /// Acknowledges only one packet in so many, on average.
+    /// Acknowledges only one packet in `one_in`, on average.
     Selects {
         /// In how many.
         one_in: u32,
     },
-    /// Acknowledges one packet in so many later.
+    /// Acknowledges one packet in `one_in` later.
     Delays {
         /// In how many.
         one_in: u32,
@@ -84,10 +85,10 @@ pub enum Lie {
     },
     /// Lets acknowledgements overtake one another.
     Reorders {
-        /// By how much at the most.
+        /// The longest such time.
         by: Duration,
     },
-    /// Claims a congestion mark on one packet in so many.
+    /// Claims a congestion mark on one packet in `one_in`.
     Marks {
         /// In how many.
         one_in: u32,

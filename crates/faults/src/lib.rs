@@ -1,4 +1,4 @@
-//! Seeded faults between two ends: a development tool for the tests and benchmarks of what sends.
+//! Seeded faults between two ends: a development tool for tests and benchmarks of senders.
 //!
 //! - [`Schedule`]: faults and their times, as plain data, made by hand or from a seed.
 //! - [`Path`]: one direction of a faulty path without a clock, for ends without sockets. It may
@@ -13,7 +13,7 @@
 //!   has no default.
 //! - [`machine::watch`]: whether the machine had time for a test in real time.
 //!
-//! The same schedule means the same in both: only what says the time differs.
+//! A schedule has the same meaning in both; only the clock differs.
 
 pub mod bound;
 pub mod campaign;

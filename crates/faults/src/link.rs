@@ -1,4 +1,4 @@
-//! A link drawn from a seed: what receivers that lie are tried on, over UDP's core and over QUIC's.
+//! A link drawn from a seed, for trials of lying receivers, over UDP's core and over QUIC's.
 
 use rand::RngExt;
 use verus_core::{Bytes, Duration, random};

@@ -343,7 +343,7 @@ impl<P: Datagram> Path<P> {
     }
 }
 
-/// The part of a faulty path that does not depend on what its packets are.
+/// The part of a faulty path that does not depend on the type of its packets.
 fn path<P>(
     seed: u64,
     direction: Direction,

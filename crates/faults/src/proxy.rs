@@ -330,8 +330,8 @@ struct Worker {
     controlled: UnixStream,
     clients: Vec<Client>,
     by_address: BTreeMap<SocketAddr, usize>,
-    /// Sockets of addresses that are no longer used. They stay open, so that what the server sends there
-    /// is met with silence, as behind a router that forgot it, and not with a refusal.
+    /// Sockets of addresses no longer used. They stay open, so that the server's packets to them
+    /// meet silence, as behind a router that forgot the address, and not a refusal.
     retired: Vec<UdpSocket>,
     /// When addresses change, the next one last.
     changes: Vec<Time>,
@@ -365,8 +365,8 @@ impl Worker {
         }
     }
 
-    /// Sleeps until something comes or is due; says what can be read: the control, the listener, and
-    /// which clients' sockets.
+    /// Sleeps until a datagram comes or is due. Returns which sockets can be read: the control, the
+    /// listener, and which clients'.
     fn wait(&self) -> io::Result<(bool, bool, Vec<usize>)> {
         let timeout = {
             let shared = lock(&self.shared);
@@ -393,7 +393,7 @@ impl Worker {
         ))
     }
 
-    /// Does what the owner asks; false if it is to stop.
+    /// Executes the owner's command; false if it is to stop.
     fn obey(&mut self) -> io::Result<bool> {
         let mut requests = [0; 16];
         match self.controlled.read(&mut requests) {
@@ -521,7 +521,7 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// The socket from which the server hears a client after `changes` address changes.
+/// The socket at which the server finds a client after `changes` address changes.
 fn upstream(server: SocketAddr, changes: u64) -> io::Result<UdpSocket> {
     let home = match server.ip() {
         IpAddr::V4(ip) if ip.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -549,7 +549,7 @@ fn socket(address: IpAddr) -> io::Result<UdpSocket> {
         Type::DGRAM,
         Some(Protocol::UDP),
     )?;
-    // The system caps what an ordinary user asks for.
+    // The system caps an ordinary user's request.
     #[cfg(target_os = "linux")]
     let forced = {
         use rustix::net::sockopt::set_socket_recv_buffer_size_force;

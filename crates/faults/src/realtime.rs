@@ -1,7 +1,7 @@
 //! Schedules of faults in real time: real sockets, real drivers, and the fault proxy between them.
 //!
-//! All run at once. They are drawn like those of the tests in virtual time, but what lasts half a minute there lasts three
-//! seconds here.
+//! All run at once. They are drawn like those of the tests in virtual time, but events that last
+//! half a minute there last three seconds here.
 
 use std::net::SocketAddr;
 use std::thread;

@@ -15,7 +15,7 @@ use verus_core::{Duration, Time, random};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
-    /// The one that speaks first.
+    /// The end that sends first.
     Client,
     /// The one that answers.
     Server,

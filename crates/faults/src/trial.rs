@@ -44,7 +44,7 @@ pub trait Side: Sized {
         scheme.observer()
     }
 
-    /// Hears, and says which packets that acknowledges.
+    /// Processes an acknowledgement; returns the packets that it acknowledges.
     ///
     /// # Errors
     /// A lie that it catches.
@@ -250,7 +250,7 @@ struct Tried {
 fn recovery(bound: &Bound, honest: &Outcome, lied_to: &Outcome, lies: &Lies, link: Link) -> f64 {
     let first = lies.until.as_secs_f64().ceil() as usize;
     let settled = |from: &usize| {
-        // A quarter of the queue more at the most.
+        // At most a quarter of the queue more.
         let queue_ms = link.queue_bytes as f64 * 8e-3 / link.mbps;
         let usual = honest.delay_ms(*from) * 1.5 + 0.25 * queue_ms + 20.0;
         let share = lied_to.sum(*from) >= bound.share * honest.sum(*from);

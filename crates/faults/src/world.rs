@@ -1,7 +1,7 @@
 //! Two ends without sockets, the faulty paths between them, and a virtual clock.
 //!
-//! A minute of silence costs nothing here, so hundreds of schedules run in seconds. Ends are driven as
-//! from an event loop: what arrives, then timers, then whatever they want to send.
+//! A minute of silence costs nothing here, so hundreds of schedules run in seconds. Ends are driven
+//! as from an event loop: arrivals, then timers, then packets that they want to send.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -52,7 +52,7 @@ pub struct Meeting {
     pub ending: Ending,
     /// When it ended.
     pub at: Time,
-    /// How often anything happened. An event loop would have woken so often, give or take.
+    /// Number of instants with an event. An event loop would have woken about as often.
     pub turns: u64,
     /// From the client to the server.
     pub up: PathStats,
@@ -105,7 +105,7 @@ struct Host<'a> {
     waiting: VecDeque<Addressed>,
 }
 
-/// Runs `client` and `server`, with what `schedule` does to them, until both are done or `deadline`.
+/// Runs `client` and `server`, under the faults of `schedule`, until both are done or `deadline`.
 pub fn run(
     schedule: &Schedule,
     surroundings: Surroundings,

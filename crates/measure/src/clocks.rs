@@ -4,8 +4,8 @@
 //! The one-way delays of packets lie above a line: the delay of an empty path plus the clocks'
 //! offset, which grows with their drift. Upward that line rises with the drift, downward it falls
 //! by as much. The drift is the slope at which both lines, each pushed up against its lowest
-//! packets, enclose the least round trip (Moon, Skelly and Towsley, "Estimation and Removal of
-//! Clock Skew from Network Delay Measurements", INFOCOM 1999, for both directions at once). The
+//! packets, enclose the least round trip. (Moon, Skelly and Towsley, "Estimation and Removal of
+//! Clock Skew from Network Delay Measurements", INFOCOM 1999, for both directions at once.) The
 //! drift's error is how far the lines may turn before they leave the lowest packets by more than
 //! those scatter. The sum of the lines is the round trip of the empty path. Their difference is
 //! twice the offset if the empty path is as long in both directions. Packets cannot show whether it
@@ -17,7 +17,7 @@ use std::ops::Range;
 use serde::Serialize;
 use verus_core::{Duration, Time};
 
-/// Quartz is better than this by far: what looks worse is the path.
+/// Quartz drifts far less than this: a larger drift is the path's.
 const MOST_DRIFT: f64 = 500e-6;
 /// The length of a span; its lowest packet in each direction represents all of them.
 const SPAN: Duration = Duration::from_millis(100);
@@ -51,8 +51,8 @@ pub struct Clocks {
     pub drift_error_ppm: f64,
     /// Round trip of the empty path, ms.
     pub base_rtt_ms: f64,
-    /// How far the lowest packets lie above the lines that they should lie on, ms: what the path's own scatter
-    /// leaves of the estimates.
+    /// How far the lowest packets lie above their lines, ms: the error that the path's scatter
+    /// leaves in the estimates.
     pub scatter_ms: f64,
 }
 

@@ -88,7 +88,7 @@ impl Counts {
         (self.first, self.steps) = (first, steps);
     }
 
-    /// Adds what `other` counted, at the same resolution.
+    /// Adds the counts of `other`, at the same resolution.
     fn add(&mut self, other: &Counts) {
         debug_assert_eq!(self.resolution, other.resolution);
         if other.steps.is_empty() {

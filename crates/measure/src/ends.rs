@@ -38,8 +38,8 @@ pub struct PathMetrics {
     pub throughput_mbps: Option<f64>,
     /// Bytes that arrived for the first time, Mbit/s; none likewise.
     pub goodput_mbps: Option<f64>,
-    /// Mean one-way delay above its least, ms. Of several flows, this and what follows in ms is the mean of theirs,
-    /// weighted by the packets that arrived.
+    /// Mean one-way delay above its least, ms. For several flows, this and the following delays in
+    /// ms are the mean of theirs, weighted by the packets that arrived.
     pub qdelay_mean_ms: Option<f64>,
     /// Its median, ms.
     pub qdelay_p50_ms: Option<f64>,
@@ -77,8 +77,8 @@ pub struct PathTotals {
     /// All of them together.
     #[serde(flatten)]
     pub metrics: PathMetrics,
-    /// Jain's index of what arrived of each flow in each whole second, averaged over the seconds in which anything
-    /// did.
+    /// Jain's index of each flow's arrivals in each whole second, averaged over the seconds with
+    /// any arrival.
     pub jain: Option<f64>,
     /// The same: all flows are on for the whole test.
     pub jain_active: Option<f64>,
@@ -134,7 +134,7 @@ impl PathTotals {
             ratio(sum, weighted().map(|(_, weight)| weight).sum())
         };
         let total = |count: fn(&PathFlow<'_>) -> u64| {
-            // Of a live path, some are what the other end says.
+            // On a live path, the other end reports some.
             flows.iter().map(count).fold(0, u64::saturating_add)
         };
         let share = |part: u64| ratio(part as f64, total(|flow| flow.sent) as f64);
@@ -213,7 +213,8 @@ pub struct EndMetrics {
 }
 
 impl EndMetrics {
-    /// The goodput of `bytes` new to the receiver in `interval_s`, where it told of them, and nothing else yet.
+    /// The goodput of `bytes` new to the receiver in `interval_s`, if it reported them; all other
+    /// metrics are absent.
     pub fn of_goodput(bytes: Option<u64>, interval_s: f64) -> EndMetrics {
         EndMetrics {
             goodput_mbps: bytes

@@ -5,7 +5,7 @@
 //! memory thus does not grow with the traffic; only the time series grow, with time. [`mahimahi`]
 //! feeds the same meter from a link log, and writes such logs.
 //!
-//! [`qlog`] writes what a flow's sender did, packet by packet.
+//! [`qlog`] records the actions of a flow's sender, packet by packet.
 //!
 //! It knows no clock or file, and no congestion controller by name.
 

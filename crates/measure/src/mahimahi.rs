@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 
 /// Longest line that is read; the command line of an experiment may be in a comment.
 const MAX_LINE: usize = 64 * 1024;
-/// Longest log, 10⁸ ms or 27 hours: bounds what a forged time can make us hold.
+/// Longest log, 10⁸ ms or 27 hours: bounds the memory that a forged time can claim.
 const MAX_SPAN_MS: u64 = 100_000_000;
 /// Largest size of a packet or an opportunity in bytes; a packet of Mahimahi has at most 1504.
 const MAX_SIZE: u64 = 1 << 24;
@@ -46,7 +46,7 @@ pub enum Error {
         /// The source's error.
         source: io::Error,
     },
-    /// A line is not what a log may hold there.
+    /// A line is invalid there.
     #[error("log `{name}`, line {line}: {what}")]
     Line {
         /// The log.
@@ -86,8 +86,8 @@ pub struct LogReport {
     /// Packets that the log says were dropped. Old versions do not log drops, and no version logs
     /// those of CoDel and PIE at the head of the queue.
     pub drops_logged: u64,
-    /// Arrivals − departures − arrivals after the last departed packet entered: what must have
-    /// been dropped, the queue being FIFO. `None` if too much was waiting to tell.
+    /// Arrivals − departures − arrivals after the last departed packet entered. As the queue is
+    /// FIFO, the remainder must have been dropped. `None` if too many packets were waiting to tell.
     pub dropped_estimate: Option<u64>,
     /// Arrivals − departures: dropped, or queued at the end.
     pub not_departed: u64,
@@ -215,7 +215,7 @@ fn another(line: &[u8]) -> &'static str {
     }
 }
 
-/// Analyses arbitrary bytes and checks what must hold for any log; for fuzzing.
+/// Analyses arbitrary bytes and checks the invariants of any log; for fuzzing.
 ///
 /// # Panics
 /// If a report contradicts itself.

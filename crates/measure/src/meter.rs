@@ -102,7 +102,7 @@ impl Flow {
         }
     }
 
-    /// Returns what the current bin holds, and starts the next.
+    /// Returns the current bin's content, and starts the next.
     fn take_bin(&mut self) -> Bin {
         let now = Mark {
             departures: self.departures,
@@ -314,8 +314,8 @@ impl Meter {
         self.flows[flow].late = Some(frames);
     }
 
-    /// The metrics of the run, which ends at `end`. `capacity(from, to)` tells how many bytes the
-    /// channel could have carried then; it is asked once, about the measured interval.
+    /// The metrics of the run, which ends at `end`. `capacity(from, to)` returns how many bytes the
+    /// channel could have carried then; it is called once, for the measured interval.
     pub fn finish(mut self, end: Time, capacity: impl FnOnce(Time, Time) -> Bytes) -> Metrics {
         self.roll(end);
         let start = self.start.min(end);

@@ -32,10 +32,10 @@ pub struct Metrics {
     pub qdelay_p99_ms: Option<f64>,
     /// Largest queueing delay, ms (exact).
     pub qdelay_max_ms: Option<f64>,
-    /// 95th percentile over milliseconds of the least delay of a packet entering then or later,
-    /// ms. One signal per bottleneck, all flows together. Where no flow has anything to send, as
-    /// [`Meter::set_waiting`](crate::Meter::set_waiting) says, it is what the queue needs to run empty, and nothing
-    /// afterwards.
+    /// 95th percentile over milliseconds of the least delay of a packet entering then or later, ms.
+    /// One signal per bottleneck, all flows together. Where no flow has anything to send, as
+    /// [`Meter::set_waiting`](crate::Meter::set_waiting) says, it is the time that the queue needs
+    /// to run empty, and there is no sample afterwards.
     pub signal_delay_p95_ms: Option<f64>,
     /// Mean round-trip time per packet as the sender saw it, ms (exact).
     pub rtt_mean_ms: Option<f64>,

@@ -5,10 +5,11 @@
 //! JSON document, which the viewer qvis opens. `docs/qlog.md` defines each event, and the fields
 //! that readers need.
 //!
-//! A log streams: it keeps one event in memory, and its writer decides where bytes go. It ends at a [limit](Qlog::new),
-//! which its last event reports. A host that drives a core [`Sender`] reports what that did
-//! ([`on_sent`](Qlog::on_sent), [`on_heard`](Qlog::on_heard), [`on_timer`](Qlog::on_timer),
-//! [`look`](Qlog::look)); a host of a bare controller reports packets itself.
+//! A log streams: it keeps one event in memory, and its writer decides where bytes go. It ends at a
+//! [limit](Qlog::new), which its last event reports. A host that drives a core [`Sender`] reports
+//! the sender's events ([`on_sent`](Qlog::on_sent), [`on_heard`](Qlog::on_heard),
+//! [`on_timer`](Qlog::on_timer), [`look`](Qlog::look)). A host of a bare controller reports packets
+//! itself.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -542,8 +543,8 @@ impl Qlog {
         self.event(now, Name::PacketSent, &packet);
     }
 
-    /// An acknowledgement of `size` bytes, where that is known, told for the first time that these packets arrived; `ce`
-    /// packets bore a congestion mark so far, in a connection whose packets may.
+    /// An acknowledgement, of `size` bytes if known, was the first to report these packets as
+    /// arrived. `ce` packets bore a congestion mark so far, in a connection whose packets may.
     pub fn acknowledged(
         &mut self,
         now: Time,
@@ -664,7 +665,7 @@ impl Qlog {
         self.sent(now, transmit.number, transmit.size);
     }
 
-    /// A sender has heard an acknowledgement, of `size` bytes where that is known.
+    /// A sender has processed an acknowledgement, of `size` bytes if known.
     pub fn on_heard<C: Hosted>(&mut self, now: Time, sender: &Sender<C>, size: Option<Bytes>) {
         let revealed = sender.last_revealed();
         let arrived = revealed.acked.iter().chain(&revealed.recovered);
@@ -698,7 +699,7 @@ impl Qlog {
     /// Ends the log.
     ///
     /// # Errors
-    /// What went wrong first while it was written.
+    /// The first error while it was written.
     pub fn finish(mut self) -> io::Result<Written> {
         if let Some(Over::Failed(error)) = self.over {
             return Err(error);

@@ -41,8 +41,9 @@ impl RoundTrips {
         self.0.quantile_ms(q, 0)
     }
 
-    /// Round trips a minute: 60000 / the mean of the least 95 %, ms, as draft-ietf-ippm-responsiveness (§ Aggregating the
-    /// Measurements) makes it of each kind of probe. Of how many kinds, and over what, is the caller's to say.
+    /// Round trips a minute: 60000 / the mean of the least 95 %, ms, as
+    /// draft-ietf-ippm-responsiveness (§ Aggregating the Measurements) computes it for each kind of
+    /// probe. The caller decides how many kinds there are, and over which protocols.
     pub fn rpm(&self) -> Option<f64> {
         let kept = ((self.count() as f64 * KEPT).floor() as u64).max(1);
         let mean = self.0.mean_of_least_ms(kept)?;

@@ -1,4 +1,5 @@
-//! Signal delay: what a packet entering the queue at each millisecond would have waited, at least.
+//! Signal delay: the least time that a packet entering the queue at each millisecond would have
+//! waited.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -100,7 +101,8 @@ impl SignalDelay {
         self.count_down(self.start, self.end, until);
     }
 
-    /// Milliseconds that no packet entered in, where who enters in the next one leaves at `until`.
+    /// Milliseconds without an entering packet, where the packet that enters in the next one leaves
+    /// at `until`.
     fn gap(&mut self, mut from: u64, to: u64, until: u64) {
         while from < to
             && let Some(&(since, wanted)) = self.idle.front()
@@ -334,7 +336,7 @@ mod tests {
         signal.set_wanted(at(30.5), true);
         signal.on_departure(at(10.0), Duration::from_millis(4));
         signal.on_departure(at(32.0), Duration::from_millis(3));
-        // It leaves as the source runs dry again: the next packet is sent as soon as the source has
+        // It leaves as the source runs dry again: the next packet is sent once the source yields
         // it.
         signal.set_wanted(at(32.0), false);
         signal.on_departure(at(932.0), Duration::from_millis(3));
@@ -349,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_wait_for_the_link_counts_however_long_it_is() {
-        // Something to send all along, in flight or held back: nothing but the clock tells an outage.
+        // Something to send all along, in flight or held back: only the clock reveals an outage.
         let mut signal = SignalDelay::default();
         signal.set_wanted(Time::ZERO, true);
         signal.on_departure(Time::from_millis(0), Duration::from_millis(1));

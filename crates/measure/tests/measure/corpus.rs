@@ -1,4 +1,4 @@
-//! Replays the fuzz target's corpus: what once made the parser stumble never does again.
+//! Replays the fuzz target's corpus: inputs that once made the parser fail must not again.
 
 #[path = "../../../../fuzz/checks/link_log.rs"]
 mod link_log;

@@ -76,7 +76,7 @@ fn a_small_log_gives_what_was_worked_out_by_hand() {
         (1, 1500, 2)
     );
     assert_eq!(metrics.loss_rate, Some(1.0 / 7.0));
-    // One bin of 100 ms, with what happens at its very end.
+    // One bin of 100 ms, with the events at its very end.
     assert_eq!(report.capacity_mbps, [metrics.capacity_mbps]);
     assert_eq!(metrics.series[0].throughput_mbps, [metrics.throughput_mbps]);
     // Metrics that a link log cannot show.

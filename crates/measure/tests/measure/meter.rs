@@ -157,7 +157,7 @@ fn fairness_is_averaged_over_whole_seconds_in_which_something_was_delivered() {
     packet(&mut meter, 0, 3100, 3100);
     let metrics = finish(meter, 3900);
     assert_eq!(metrics.jain, Some(0.75));
-    // Which flows were on was not told, so all were.
+    // The flows that were on were not reported, so all count as on.
     assert_eq!(metrics.jain_active, Some(0.75));
 }
 
