@@ -114,7 +114,7 @@ struct FlowState {
 }
 
 impl FlowState {
-    /// Notes a packet; what acknowledges all that is remembered.
+    /// Records a packet; returns an acknowledgement of all remembered ones.
     fn note(&mut self, now: Time, number: u64) -> AckBody {
         match self.ranges.back_mut() {
             Some((_, last)) if *last + 1 == number => *last = number,
@@ -495,7 +495,7 @@ fn dearest(deed: Deed, entry: &algorithm::Entry, of: Measure, trials: &mut Trial
                 if changed == values || !granted(deed, entry.name, &changed) {
                     continue;
                 }
-                // Less than this is chance, and so is what does not come twice.
+                // A smaller increase is chance, and so is one that does not recur.
                 let dearer = |cost: &Cost| of(cost) > 1.05 * highest;
                 let once = trials.cost(deed, entry.name, &changed).filter(dearer);
                 let again = once.and_then(|_| cost(deed, &written(entry.name, &changed), 1));

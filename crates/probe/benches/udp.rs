@@ -63,7 +63,7 @@ fn main() {
     }
 }
 
-/// The machine's time so far, and what of it others took.
+/// The machine's time so far, and the part taken by others (steal).
 struct Steal {
     all: u64,
     stolen: u64,
@@ -176,8 +176,8 @@ struct Ran {
     link: Option<ProxyStats>,
 }
 
-/// Runs a server and clients on threads of their own; what the server's and the clients' threads
-/// used. Between them lies loopback, or an emulated link of 20 ms each way.
+/// Runs a server and clients in separate threads; returns the use of the server's and the clients'
+/// threads. Between them lies loopback, or an emulated link of 20 ms in each direction.
 fn probe(chosen: &Chosen, requests: &[Request], segments: usize, link: Option<(Rate, f64)>) -> Ran {
     let socket = UdpSocket::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
     let mut address = socket.local_addr().expect("bound");
@@ -412,7 +412,7 @@ fn bare_at_rate(seconds: f64, every: Duration) -> (Used, Used) {
     (sent, answering.join().expect("the receiver ended well"))
 }
 
-/// At 10 Mbit/s: what each end uses, beside ends that only send and receive.
+/// At 10 Mbit/s: each end's use, beside ends that only send and receive.
 fn cost() {
     const SECONDS: f64 = 3.0;
     let rate = 10_000_000;
@@ -583,8 +583,7 @@ fn many() {
     );
 }
 
-/// A queue of so many times what the link carries in the 40 ms that a round trip takes; ten packets at
-/// least.
+/// A queue of `bdps` times the link's capacity in the 40 ms of a round trip; at least ten packets.
 fn queue(rate: Rate, bdps: f64) -> QueueConfig {
     let bytes = rate.bytes_in(Duration::from_millis(40)).get() as f64 * bdps;
     let bytes = bytes.max(15_000.0).round();

@@ -71,7 +71,7 @@ pub enum ClientError {
         /// In the server's words.
         text: String,
     },
-    /// The server was not there any more at the end.
+    /// The server no longer answered at the end.
     #[error("the server fell silent {:.1} s into the test; results are those until then", .0.as_secs_f64())]
     Lost(Duration),
     /// The server fell silent in the middle.
@@ -106,7 +106,7 @@ enum Phase {
     },
     Connected(Box<Connection>),
     Failed(ClientError),
-    /// Told to stop before there was a connection.
+    /// Stopped before there was a connection.
     Stopped,
 }
 
@@ -154,7 +154,8 @@ impl<A: Algorithms> Client<A> {
         }
     }
 
-    /// Has each flow that this end will send write what its sender does to one of these, in order.
+    /// Writes the sender's events of each flow that this end will send to one of these logs, in
+    /// order.
     pub fn log_to(&mut self, logs: Vec<Qlog>) {
         self.logs = logs;
     }

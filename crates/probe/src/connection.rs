@@ -49,16 +49,16 @@ pub const MOST_IN_FLIGHT: u64 = 1 << 16;
 /// How long a flow without room in flight waits before it tries again; acknowledgements wake it
 /// earlier.
 pub(super) const NO_ROOM: Duration = Duration::from_millis(10);
-/// How much of its rate a peer may have saved up when its data arrive: what waited through an outage on
-/// the way arrives at once.
+/// How much of its rate a peer may have saved up when its data arrive: data held back by an outage
+/// on the path arrive at once.
 pub(super) const POLICE_SAVES: Duration = Duration::from_secs(10);
 /// How much of its rate a sender saves up.
 pub(super) const SENDING_SAVES: Duration = Duration::from_millis(100);
-/// A peer that was heard within this time was there: several statuses.
+/// A peer whose last packet is at most this old is alive: several statuses.
 const THERE_WITHIN: Duration = Duration::from_secs(1);
 /// Bytes of IPv6 and UDP headers.
 const LONGEST_HEADERS: usize = 48;
-/// Until the client has heard from the server, it says hello in the new connection this often.
+/// Interval of the client's hellos in the new connection until the server's first packet.
 const GREET_EVERY: Duration = Duration::from_millis(100);
 
 /// Which end this is.
@@ -77,14 +77,14 @@ pub enum Ended {
     Done,
     /// All is done, as the peer has shown; it did not answer the last words.
     Unanswered,
-    /// The peer was not there any more when the test's time was over: not all that was under way is known to have
-    /// arrived.
+    /// The peer no longer answered when the test's time was over: not all packets in flight are
+    /// known to have arrived.
     Lost,
     /// The peer ended it.
     ByPeer(Reason, String),
     /// This end ended it for a reason other than being done.
     Here(Reason, String),
-    /// Nothing was heard from the peer for this long.
+    /// No packet came from the peer for this long.
     Silent(Duration),
 }
 
@@ -284,7 +284,7 @@ pub struct Connection {
     echoes: Option<Echoes>,
     heard: Option<Time>,
     stopped: bool,
-    /// When it was closed from this side, nothing was under way any more, as far as the peer had told.
+    /// When this side closed it, no packet was in flight, according to the peer's reports.
     finished: bool,
     phase: Phase,
     ended: Option<Ended>,
@@ -431,7 +431,7 @@ impl Connection {
         matches!(self.phase, Phase::Lingering { .. }) && !self.answer_close
     }
 
-    /// Whether the peer has spoken in this connection.
+    /// Whether a packet of the peer has come in this connection.
     pub fn is_established(&self) -> bool {
         self.heard.is_some()
     }
@@ -456,7 +456,7 @@ impl Connection {
         &self.outgoing
     }
 
-    /// Writes what the senders of this end do from now on, to a log each; flows beyond the logs have none.
+    /// Writes later events of this end's senders to a log each; flows beyond the logs have none.
     pub fn log_to(&mut self, logs: Vec<Qlog>) {
         for (flow, log) in self.outgoing.iter_mut().zip(logs) {
             flow.log_to(log);
@@ -466,13 +466,13 @@ impl Connection {
     /// Ends the logs.
     ///
     /// # Errors
-    /// What went wrong while the first that failed was written.
+    /// The first error while one was written.
     pub fn end_logs(&mut self) -> io::Result<Vec<Written>> {
         let ends = self.outgoing.iter_mut().map(Outgoing::end_log);
         ends.filter_map(Result::transpose).collect()
     }
 
-    /// The flows that this end receives, each with what the sender last said of it.
+    /// The flows that this end receives, each with its sender's last status.
     pub fn incoming(&self) -> impl Iterator<Item = (&Incoming, &FlowStatus)> {
         self.incoming.iter().zip(&self.reported)
     }
@@ -846,14 +846,14 @@ impl Connection {
             && (self.trickle.is_on(now) || now.since(self.last_heard()) >= HUSHED_AFTER)
     }
 
-    /// A server sends nothing before the client has spoken with the connection's key.
+    /// A server sends nothing before the client's first packet with the connection's key.
     fn may_send(&self) -> bool {
         self.role == Role::Client || self.heard.is_some()
     }
 
     /// Fills `batch` with the next packets to send, data in the size of the test's packets less
-    /// `overhead` (IP and UDP headers, bytes); returns whether there are any. `total` is what all
-    /// connections share, and `room` how many more packets they may have in flight.
+    /// `overhead` (IP and UDP headers, bytes); returns whether there are any. `total` is the rate
+    /// that all connections share, and `room` how many more packets they may have in flight.
     pub fn poll_transmit(
         &mut self,
         now: Time,

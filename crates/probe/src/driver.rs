@@ -27,7 +27,7 @@ pub trait Endpoint {
     fn on_timer(&mut self, now: Time);
     /// When the next timer falls due.
     fn next_timer(&self, now: Time) -> Option<Time>;
-    /// Fills `batch` with what to send next.
+    /// Fills `batch` with the next packets to send.
     fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool;
     /// The last [`poll_transmit`](Self::poll_transmit) filled in packets of `payload` bytes, which
     /// do not fit the path unfragmented.
@@ -103,7 +103,7 @@ pub struct Driver {
     socket: UdpSocket,
     alarm: Alarm,
     batch: Batch,
-    /// Of the batch, what the kernel had no room for yet.
+    /// Whether the kernel had no room yet for a part of the batch.
     unsent: bool,
     wakeups: u64,
     lateness: Histogram<u32>,
@@ -214,7 +214,7 @@ impl Driver {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(error) if is_own_fault(&error) => return Err(error),
-                // A router tells so of what a connected socket has sent.
+                // A router reports so about earlier packets of a connected socket.
                 Err(error) if quinn_udp::is_msg_size_err(&error) => {
                     let payload = self.batch.payload();
                     endpoint.on_too_large(clock.now(), payload);

@@ -21,17 +21,18 @@ use super::wire::{self, AckBody, Data, FlowStatus, MAX_RANGES, MAX_RUNS, MAX_TIM
 /// Width of the bins of time series.
 pub const BIN: Duration = Duration::from_millis(100);
 
-/// An acknowledgement repeats the latest arrival times until it tells this many runs, so that a few
-/// lost acknowledgements cost no sample.
+/// An acknowledgement repeats the latest arrival times up to this many runs, so that a few lost
+/// acknowledgements cost no sample.
 const RUNS_REPEATED: usize = 8;
 
 /// Where acknowledgements carry the arrival times of many packets, each arrival time is repeated in this many of them.
 const REPEATS_OF_MANY: usize = 2;
 
-/// Arrivals that wait to be told, or are repeated: a burst read at once needs more than one acknowledgement.
+/// Arrivals that wait to be reported, or are repeated: a burst read at once needs more than one
+/// acknowledgement.
 const RUNS_KEPT: usize = 1024;
 
-/// Pieces of out-of-order data that a receiver remembers: 64 KiB a flow at the most.
+/// Pieces of out-of-order data that a receiver remembers: at most 64 KiB a flow.
 const PIECES_KEPT: usize = 4096;
 
 /// The longest time for which a receiver may claim to have held an acknowledgement back (the
@@ -103,7 +104,8 @@ pub enum Event {
         /// How many bytes of its data are new.
         new: Bytes,
     },
-    /// The receiver told when a packet arrived: of one declared lost long ago, too, and perhaps repeatedly.
+    /// The receiver reported when a packet arrived, also for one declared lost long ago, and
+    /// perhaps repeatedly.
     Told {
         /// Its flow.
         flow: u16,
@@ -239,7 +241,7 @@ impl Outgoing {
         }
     }
 
-    /// Writes what the sender does from now on to a log.
+    /// Writes the sender's later events to a log.
     pub fn log_to(&mut self, qlog: Qlog) {
         self.qlog = Some(Box::new(qlog));
     }
@@ -247,7 +249,7 @@ impl Outgoing {
     /// Ends the log, if there is one.
     ///
     /// # Errors
-    /// What went wrong while it was written.
+    /// The error while it was written.
     pub fn end_log(&mut self) -> io::Result<Option<Written>> {
         self.qlog.take().map(|qlog| qlog.finish()).transpose()
     }
@@ -302,7 +304,7 @@ impl Outgoing {
     /// An acknowledgement came, which reached this end at `arrival` and is read at `now`.
     ///
     /// # Errors
-    /// If it acknowledges what cannot have been received.
+    /// If it acknowledges packets that cannot have been received.
     pub fn on_ack(
         &mut self,
         now: Time,
@@ -382,7 +384,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Measures what the last event revealed.
+    /// Measures the news of the last event.
     fn note_revealed(&mut self, now: Time) {
         let revealed = self.sender.last_revealed();
         for acked in revealed.acked.iter().chain(&revealed.recovered) {
@@ -449,7 +451,7 @@ impl Outgoing {
         }
     }
 
-    /// Offers what the source has yielded by now.
+    /// Offers the data that the source has yielded by now.
     fn offer_due(&mut self, now: Time) {
         let offered = self.source.due(now, self.packet_size);
         if !offered.is_zero() {
@@ -621,7 +623,7 @@ pub struct Incoming {
     meter: PathMeter,
     /// The latest arrivals, in their order.
     recent: VecDeque<Together>,
-    /// How many of these no acknowledgement has told yet.
+    /// How many of these no acknowledgement has reported yet.
     untold: usize,
     /// Whether to report more of them at once, since the last acknowledgement was full.
     more: bool,
@@ -919,7 +921,7 @@ mod tests {
 
     use std::collections::BTreeSet;
 
-    /// Reads what `flow` acknowledges now: the numbers that each acknowledgement names.
+    /// Reads the acknowledgements of `flow` now: the numbers that each one names.
     fn acknowledged(flow: &mut Incoming, now: Time) -> Vec<AckBody> {
         let key = Key::handshake(None);
         let mut buffer = vec![0; 1 << 12];
@@ -944,7 +946,7 @@ mod tests {
     }
 
     proptest! {
-        /// In the order of their lateness, read so many at a time.
+        /// In the order of their lateness, read this many at a time.
         #[test]
         fn each_packet_is_named_at_once_whatever_the_order_and_however_many_are_read_at_once(
             late in prop::collection::vec(prop_oneof![3 => Just(0u64), 1 => 1u64..2000], 1..1500),

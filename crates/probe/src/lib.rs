@@ -35,5 +35,5 @@ pub mod wire;
 pub use client::Client;
 pub use server::Server;
 
-/// The port that server and client use unless told otherwise.
+/// The default port of server and client.
 pub const DEFAULT_PORT: u16 = 6060;

@@ -22,7 +22,7 @@ pub struct Limits {
     pub rate_per_client: Option<Rate>,
     /// How much of each direction all tests together may use; `None` for no limit.
     pub rate: Option<Rate>,
-    /// A client from which nothing was heard for this long is forgotten.
+    /// A client whose last packet is older than this is forgotten.
     pub silence: Duration,
 }
 
@@ -56,7 +56,8 @@ impl Limits {
         share.max(self.flows_per_client)
     }
 
-    /// Why `request` is refused, in words, if it is: `all` is open already, and of that `own` by the same address.
+    /// Why `request` is refused, as text, if it is: `all` is open already, and of that `own` by the
+    /// same address.
     pub fn refusal(&self, request: &Request, all: Use, own: Use) -> Option<(Reason, String)> {
         let flows = usize::from(request.upload_flows) + usize::from(request.download_flows);
         let refuse = |text: String| Some((Reason::Limit, text));
@@ -74,8 +75,8 @@ impl Limits {
                 self.flows_per_client
             ));
         }
-        let flows = request.upload_flows.max(request.download_flows);
-        if let Some(refusal) = self.refusal_of_rate(request.rate_bps, flows) {
+        let flows_one_way = request.upload_flows.max(request.download_flows);
+        if let Some(refusal) = self.refusal_of_rate(request.rate_bps, flows_one_way) {
             return Some(refusal);
         }
         let busy = |text: String| Some((Reason::Busy, text));
@@ -170,7 +171,8 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket, which holds what its rate yields in the given time; one without a rate grants everything.
+    /// A full bucket, which holds its rate's bytes of the given time; one without a rate grants
+    /// everything.
     pub fn new(rate: Option<Rate>, saves: Duration, now: Time) -> Self {
         let saved = rate.map_or(Bytes::ZERO, |rate| rate.bytes_in(saves));
         // Room for one packet of any size, or it could never leave.

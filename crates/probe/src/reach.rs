@@ -28,7 +28,7 @@ pub enum Unreached {
     /// Nothing came back from any of them.
     #[error("no answer within {} s: is a server running there, and does it have the same key?", .0.as_secs_f64())]
     NoAnswer(Duration),
-    /// Each of them is known not to answer; this is what the system said of the last.
+    /// None of them answers; this is the system's error for the last.
     #[error(transparent)]
     Failed(io::Error),
 }

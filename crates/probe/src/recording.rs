@@ -1,12 +1,12 @@
-//! A recording: what a live channel carried in both directions, on one clock.
+//! A recording: a live channel's traffic in both directions, on one clock.
 //!
 //! ```text
 //! light probes ──▶ load, both ways at once ──▶ light probes
 //! ```
 //!
 //! Each part is an ordinary test of one flow in each direction. The light ones, a small packet each
-//! [`LIGHT_INTERVAL`], find the empty path at both ends of the recording: its round trip and how the clocks of the
-//! two ends relate. The load is what the trace is made of.
+//! [`LIGHT_INTERVAL`], measure the empty path at both ends of the recording: its round trip and the
+//! relation of the two ends' clocks. The trace is made from the load.
 //!
 //! Everything that takes capacity counts. Downward, each packet is observed as it arrives. Upward,
 //! the server's acknowledgements say when each data packet arrived. Acknowledgements and statuses
@@ -70,9 +70,10 @@ struct Upward {
     sent: Time,
     size: u32,
     has_data: bool,
-    /// When it arrived, by the far clock, if the server told.
+    /// When it arrived, by the far clock, if the server reported it.
     arrived: Option<Time>,
-    /// Whether it arrived. Packets without data are not acknowledged: what became of their neighbours says.
+    /// Whether it arrived. Packets without data are not acknowledged: the fate of their neighbours
+    /// decides.
     known: bool,
 }
 
@@ -104,7 +105,7 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// The server says that it has sent so many packets with data.
+    /// Records the server's count of its packets with data.
     pub fn note_sent_there(&mut self, packets: u64) {
         self.sent_there = packets;
     }

@@ -64,7 +64,8 @@ pub struct FlowRow {
 /// The round trips of a test's echoes: of the idle path, and under the load of all its flows, both directions together.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Responsiveness {
-    /// Median round trip before the load, ms; null where that was not measured. So with what follows.
+    /// Median round trip before the load, ms; this and the following values are null where they
+    /// were not measured.
     pub idle_rtt_p50_ms: Option<f64>,
     /// Its 95th percentile, ms.
     pub idle_rtt_p95_ms: Option<f64>,
@@ -119,7 +120,7 @@ pub struct Row {
     pub scheme: String,
     /// Its parameters that were set.
     pub params: Value,
-    /// Always `path`: what queues there are is not known.
+    /// Always `path`: its queues are unknown.
     pub queue: &'static str,
     /// Always `path`: acknowledgements take the way back.
     pub ack: &'static str,
@@ -145,7 +146,7 @@ pub struct Row {
     pub utilization: Option<f64>,
     /// Unknown, null.
     pub signal_delay_p95_ms: Option<f64>,
-    /// Not told apart from losses at the bottleneck, null.
+    /// Cannot be told from losses at the bottleneck: null.
     pub path_loss_rate: Option<f64>,
     /// How long a round trip took, idle and loaded.
     #[serde(flatten)]
@@ -211,11 +212,11 @@ pub struct Record {
     pub echoes: Vec<(f64, f64)>,
 }
 
-/// Echoes over time, of which half are left out whenever there are too many.
+/// Echoes over time; half are dropped whenever there are too many.
 #[derive(Debug)]
 struct EchoSeries {
     points: Vec<(f64, f64)>,
-    /// One of so many is kept.
+    /// One echo in this many is kept.
     stride: u64,
     seen: u64,
 }
@@ -315,7 +316,7 @@ impl Recorder {
         self
     }
 
-    /// The scheme of what goes in `direction`.
+    /// The scheme of the flows in `direction`.
     pub fn scheme(&self, direction: Direction) -> &Scheme {
         match (direction, &self.downward) {
             (Direction::Down, Some(scheme)) => scheme,

@@ -1,4 +1,4 @@
-//! Keys, tags and tokens: who may be believed, without a state for those who may not.
+//! Keys, tags and tokens: authentication, without a state for unauthenticated peers.
 //!
 //! Every packet ends its covered part with a tag: keyed BLAKE3, cut to 16 bytes. The padding after
 //! it is the same in all packets. Handshake packets are keyed by the pre-shared key. Without one,
@@ -8,8 +8,8 @@
 //! recorded in one connection is useless in another, and in the other direction. This
 //! authenticates; it does not encrypt.
 //!
-//! An address is proven by a token, which only who receives at that address can return. It holds
-//! all that the server must know, so the server keeps nothing until it comes back (RFC 9000 §8.1.2).
+//! An address is proven by a token, which only a receiver at that address can return. It holds all
+//! that the server must know, so the server keeps nothing until it comes back (RFC 9000 §8.1.2).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -34,7 +34,7 @@ const STRETCH: (u32, u32, u32) = (64 * 1024, 3, 4);
 /// for this salt are as large as the keys in them; only a random key resists those.
 const SALT: &[u8] = b"Verus probe, wire format 2, salt";
 
-/// A pre-shared key, stretched: who has recorded a handshake pays as much for each guess.
+/// A pre-shared key, stretched: an attacker with a recorded handshake pays as much for each guess.
 #[derive(Clone)]
 pub struct Secret([u8; 32]);
 
@@ -137,9 +137,9 @@ impl Key {
 /// The two keys of a connection.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    /// For what the client sends.
+    /// For the client's packets.
     pub client: Key,
-    /// For what the server sends.
+    /// For the server's packets.
     pub server: Key,
 }
 

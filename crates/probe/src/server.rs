@@ -26,8 +26,8 @@ const MOST_REPLIES: usize = 256;
 /// [`MOST_OFFERS_OF_ONE`], a new one replaces the oldest of that address.
 const MOST_OFFERS: usize = 1024;
 const MOST_OFFERS_OF_ONE: usize = 64;
-/// Packets that all tests together may have in flight: 64 MiB of memory, and what [`connection::MOST_IN_FLIGHT`]
-/// says of timeouts.
+/// Packets that all tests together may have in flight: 64 MiB of memory; for timeouts, see
+/// [`connection::MOST_IN_FLIGHT`].
 const MOST_IN_FLIGHT: u64 = 1 << 20;
 /// Number of refusals in a row that are reported one by one. After that, one a second is, with
 /// their number.
@@ -102,7 +102,7 @@ pub enum Notice {
     Ended {
         /// The client.
         client: SocketAddr,
-        /// How it ended, in words.
+        /// How it ended, as text.
         how: String,
         /// Bytes of data received, copies not counted.
         received: u64,
@@ -114,13 +114,13 @@ pub enum Notice {
 /// How far a client is.
 #[derive(Debug)]
 enum Stage {
-    /// It was granted a test, and has not spoken since.
+    /// It was granted a test, and has sent nothing since.
     Offered {
         request: Request,
         keys: Keys,
         expires: Time,
     },
-    /// It has spoken with the connection's key.
+    /// It has sent a packet with the connection's key.
     Open(Box<Connection>),
 }
 
@@ -234,7 +234,7 @@ pub struct Server<L> {
     waiting: BinaryHeap<Reverse<(u64, u64)>>,
     /// Where the packets that were granted last started, bytes.
     granted_to: u64,
-    /// When some of the rate of all is there for those who wait.
+    /// When a part of the total rate is available for those who wait.
     round: Option<Time>,
     notices: Vec<Notice>,
     ignored: u64,
@@ -304,7 +304,7 @@ impl<L: Library> Server<L> {
         ecn: Ecn,
         datagram: &[u8],
     ) {
-        // Nothing can be sent to port 0: who writes from it is not who it says.
+        // Nothing can be sent to port 0, so a packet from it has a false address.
         let Some(packet) = Packet::parse(datagram).ok().filter(|_| client.port() != 0) else {
             self.ignored += 1;
             return;
@@ -467,7 +467,8 @@ impl<L: Library> Server<L> {
         Ok(algorithms)
     }
 
-    /// Grants a test to a client that has proven its address: it begins when the client speaks.
+    /// Grants a test to a client that has proven its address. The test begins with the client's
+    /// first packet.
     fn offer(&mut self, now: Time, client: SocketAddr, local: Option<IpAddr>, hello: &Hello<'_>) {
         let network = Network::of(client.ip());
         self.make_room(network);
@@ -519,7 +520,8 @@ impl<L: Library> Server<L> {
         session.is_some_and(|session| session.id == id && session.connection().is_none())
     }
 
-    /// Forgets the oldest client that has not spoken, if there are too many, of `network` or in all.
+    /// Forgets the oldest client that has sent nothing, if there are too many, of `network` or in
+    /// all.
     fn make_room(&mut self, network: Network) {
         let mut offers = std::mem::take(&mut self.offers);
         offers.retain(|offer| self.is_offer(offer));
@@ -541,7 +543,8 @@ impl<L: Library> Server<L> {
         }
     }
 
-    /// A client that was granted a test has spoken: it begins, unless its place was taken meanwhile.
+    /// Begins the test of a client that was granted one and has sent a packet, unless its place was
+    /// taken meanwhile.
     fn open(&mut self, now: Time, index: usize) {
         let Some(session) = &self.sessions[index] else {
             return;
@@ -896,7 +899,7 @@ impl<L: Library> Server<L> {
             .all(|connection| connection.is_over() || connection.is_lingering())
     }
 
-    /// How many clients were granted a test and have not spoken since.
+    /// Number of clients that were granted a test and have sent nothing since.
     pub fn offers(&self) -> usize {
         let sessions = self.sessions.iter().flatten();
         sessions

@@ -1,4 +1,4 @@
-//! A UDP socket with what the kernel offers: segmentation in both directions, receive timestamps, no
+//! A UDP socket with the kernel's features: segmentation in both directions, receive timestamps, no
 //! fragmentation.
 
 use std::io::{self, IoSliceMut};
@@ -17,7 +17,7 @@ use verus_net::socket;
 const BUFFERS: usize = 8;
 /// Size of each buffer: the most that the kernel joins.
 const BUFFER_BYTES: usize = 1 << 16;
-/// Asked of the system for each direction: what arrives in 5 ms at 6 Gbit/s.
+/// Requested of the system for each direction: the arrivals of 5 ms at 6 Gbit/s.
 const SOCKET_BYTES: usize = 4 << 20;
 
 /// A datagram as it arrived.
@@ -52,7 +52,7 @@ impl std::fmt::Debug for UdpSocket {
 }
 
 impl UdpSocket {
-    /// A socket that hears everybody who sends to `address`; an unspecified IPv6 address hears IPv4
+    /// A socket for packets from everybody to `address`; an unspecified IPv6 address receives IPv4
     /// too.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl UdpSocket {
     /// Hands each arrival to `each`; returns whether there may be more at once.
     ///
     /// # Errors
-    /// What the system reports, such as a refused connection; not that nothing is there.
+    /// The system's error, such as a refused connection; an empty socket is none.
     pub fn receive(
         &mut self,
         clock: &Clock,
@@ -151,7 +151,8 @@ impl UdpSocket {
         self.state.try_send((&self.socket).into(), &transmit)
     }
 
-    /// Sends each packet of a batch by itself: what the kernel's segmentation refuses may fit one by one.
+    /// Sends each packet of a batch separately: a batch refused by the kernel's segmentation may
+    /// fit one by one.
     ///
     /// # Errors
     /// Of the first packet that will not leave. One for which the kernel has no room now is lost.

@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_PATIENCE: Duration = Duration::from_secs(6);
 /// The patience earned is the time with acknowledgements divided by this.
 const EARNED: u64 = 4;
-/// The first wait between two single packets, and the longest: what an outage's end may be noticed late by.
+/// The first wait between two single packets, and the longest, by which an outage's end may be
+/// noticed late.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 

@@ -110,7 +110,7 @@ pub enum Malformed {
     /// A field of the body is missing, out of its range, or contradicts another.
     #[error("bad field in a {kind:?} packet: {field}")]
     Field {
-        /// In what kind of packet.
+        /// In this kind of packet.
         kind: Kind,
         /// Which field.
         field: &'static str,
@@ -126,7 +126,7 @@ pub struct Packet<'a> {
     pub flow: u16,
     /// The connection it says it belongs to; 0 before there is one.
     pub connection: u64,
-    /// Header and body: what the tag covers.
+    /// Header and body, which the tag covers.
     pub covered: &'a [u8],
     /// The body.
     pub body: &'a [u8],
@@ -356,9 +356,9 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Option of a data packet: what the algorithm's sender half tells its receiver half.
+/// Option of a data packet: the message of the algorithm's sender half to its receiver half.
 pub const OPTION_STAMP: u8 = 1;
-/// Option of an acknowledgement: what the algorithm's receiver half tells its sender half.
+/// Option of an acknowledgement: the message of the algorithm's receiver half to its sender half.
 pub const OPTION_REPORT: u8 = 2;
 
 /// Option of an accept: the most that the test may use of each direction, bit/s.
@@ -559,7 +559,7 @@ pub struct Request {
     pub download_flows: u16,
     /// Size of data packets, bytes (IP).
     pub packet_bytes: u16,
-    /// How often each end tells how far it is, ms.
+    /// Interval of each end's statuses, ms.
     pub status_millis: u16,
     /// How long to send, ns; 0 for until `bytes` are delivered.
     pub duration_nanos: u64,

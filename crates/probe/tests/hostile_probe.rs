@@ -22,8 +22,8 @@ use verus_probe::wire::{
 };
 use verus_senders::Scheme;
 
-/// Memory is the whole process's, for which these tests have one of their own: who measures it waits until the others
-/// have ended, and they for it.
+/// Memory is measured for the whole process, which these tests have to themselves. A test that
+/// measures it waits until the others have ended, and they wait for it.
 static MEMORY: RwLock<()> = RwLock::new(());
 
 fn memory_alone() -> RwLockWriteGuard<'static, ()> {
@@ -64,7 +64,7 @@ fn address(host: u32, port: u16) -> SocketAddr {
     SocketAddr::new(std::net::Ipv4Addr::from(0x0b00_0000 + host).into(), port)
 }
 
-/// Everything that the server wants to send now, to whom.
+/// All packets that the server wants to send now, with their destinations.
 fn drain(server: &mut Server<Catalogue>, now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut batch = Batch::new(16);
     let mut sent = Vec::new();
@@ -103,7 +103,7 @@ impl Books {
 enum Lie {
     /// None: received packets only.
     None,
-    /// Also so many numbers beyond the newest that came.
+    /// Also this many numbers beyond the newest received.
     Ahead(u64),
     /// Also the missing numbers in between.
     Gaps,
@@ -613,7 +613,8 @@ fn a_stranger_never_gets_more_bytes_than_came_from_its_address() {
         "nobody has proven an address"
     );
 
-    // A hello that proves its address, again and again from everywhere, by somebody who has seen it.
+    // A hello that proves its address, again and again from everywhere, by an attacker who has read
+    // it.
     let victim = address(7_000_000, 1_000);
     let retry = tell(&mut server, &mut now, victim, &hello(9_999_999, &[]));
     let packet = Packet::parse(&retry[0].1).expect("the server sends packets");
@@ -630,7 +631,7 @@ fn a_stranger_never_gets_more_bytes_than_came_from_its_address() {
     let granted = (server.offers(), server.connections().count());
     assert_eq!(granted, (1, 0), "it was granted a test and has not spoken");
 
-    // And then silence: nothing is said to those who say nothing, and they are forgotten.
+    // Then silence: silent clients get no packet, and are forgotten.
     for _ in 0..610 {
         now += Duration::from_millis(100);
         server.on_timer(now);
@@ -708,14 +709,14 @@ fn one_address_takes_neither_all_places_nor_any_that_it_does_not_use() {
     let mut server = server(4);
     let now = Time::ZERO;
     let crowd = |number: u32| address(1, 1_000 + number as u16);
-    // Thousands that are granted a test and never speak take nobody's place.
+    // Thousands of clients that are granted a test and never send take nobody's place.
     for number in 0..3_000 {
         let mut silent = Liar::new(Lie::None, request(0, 128, 0, "verus"), u64::from(number));
         assert_eq!(ask(&mut server, now, crowd(number), &mut silent), None);
     }
     assert_eq!(server.offers(), 64, "the oldest make room");
     assert_eq!(server.connections().count(), 0);
-    // Those who speak take the address's own.
+    // Clients that do send take the address's places.
     let mut refused = Vec::new();
     for number in 0..100 {
         let mut liar = Liar::new(
@@ -729,7 +730,7 @@ fn one_address_takes_neither_all_places_nor_any_that_it_does_not_use() {
     assert_eq!(refused.len(), 84);
     assert!(refused.iter().all(|(reason, text)| *reason == Reason::Busy
         && text == "16 tests of the same address are running"));
-    // Of this flood, what a person can read.
+    // Of this flood, as many as a person can read.
     let refusals = server
         .drain_notices()
         .filter(|notice| matches!(notice, Notice::Refused { .. }));
@@ -1003,7 +1004,7 @@ fn a_packet_stands_for_no_more_data_than_its_size() {
 
 // --- On the way.
 
-/// An end, and somebody on the way to it who sees everything and adds to it.
+/// An end, and an attacker on the path to it who reads everything and adds packets.
 struct Besieged<E> {
     end: E,
     dice: ChaCha8Rng,
@@ -1219,7 +1220,7 @@ fn forged_data_does_not_use_up_what_all_clients_share() {
     assert_eq!((rejected.policed, rejected.forged), (0, 20_000));
 }
 
-// --- Peers who have the keys.
+// --- Peers with the keys.
 
 #[test]
 fn a_peer_with_the_keys_who_sends_nonsense_harms_only_itself() {

@@ -19,7 +19,7 @@ use super::bridge::Bridge;
 const AWAKE: u64 = 0;
 const UNTIL_WOKEN: u64 = u64::MAX;
 
-/// A bridge, and what its adapters, drivers and recorders share of it.
+/// A bridge, and the state that its adapters, drivers and recorders share.
 pub(super) struct Shared {
     origin: Instant,
     bridge: Mutex<Bridge>,
@@ -83,7 +83,7 @@ impl Shared {
         answer
     }
 
-    /// Does something to the bridge once it has heard everything.
+    /// Applies `act` to the bridge after all pending events.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut Bridge) -> T) -> T {
         self.update(|bridge| {
             bridge.flush();
@@ -299,7 +299,7 @@ mod tests {
         let mut adapter = Adapter::new(Shared::new(origin, bridge, Arc::default()));
         let shared = Arc::clone(&adapter.shared);
         let mut context = Context::from_waker(Waker::noop());
-        // As `on_ack` does with what only quinn can make.
+        // As `on_ack` does, with a value that only quinn can make.
         let acked = |now: Instant| {
             shared.update(|bridge| {
                 let sent = Some(shared.time(at(1)));

@@ -1,7 +1,8 @@
 //! A controller of the core behind the callbacks of a QUIC stack, sans-IO.
 //!
 //! The core's own [`Sender`](verus_core::sender::Sender) has a ledger; a QUIC stack keeps its own
-//! and tells its controller less. [`Bridge`] rebuilds what the core's [`Controller`] is promised:
+//! and reports less to its controller. [`Bridge`] rebuilds the guarantees of the core's
+//! [`Controller`]:
 //!
 //! - **Departures.** A batch is split into packets. Packets of at most [`SMALL`] bytes may be bare
 //!   acknowledgements, which no congestion control counts; they are not reported to the controller.
@@ -42,8 +43,8 @@ const QUIET: Duration = Duration::from_millis(5);
 /// After this long without any callback, no epoch matters any more, and packets in flight are
 /// stuck.
 const DORMANT: Duration = Duration::from_secs(1);
-/// Then as many packets may leave as a stack's own probes have (RFC 9002 §6.2.4), first at once, at last
-/// every so often.
+/// Packets that may then leave, as many as a stack's own probes (RFC 9002 §6.2.4), first at once
+/// and later at growing intervals.
 const RESCUE_PACKETS: u64 = 2;
 const LONGEST_RESCUE: Duration = Duration::from_secs(8);
 /// A batch's packet is forgotten this long after its departure, plus [`STALE_RTTS`] round trips,
@@ -63,7 +64,7 @@ struct Pending {
     in_flight_before: u64,
 }
 
-/// A controller and what a QUIC stack does not keep for it.
+/// A controller and the records that a QUIC stack does not keep for it.
 #[derive(Debug)]
 pub(super) struct Bridge {
     controller: Box<dyn Controller>,
@@ -76,7 +77,7 @@ pub(super) struct Bridge {
     /// Packets up to here belong to a time when the application had nothing to send.
     app_limited_until: u64,
     next_number: u64,
-    /// The stack's number of the last packet told of.
+    /// The stack's number of the last reported packet.
     last_number: Option<u64>,
     /// When numbers last began again. A restart means another key space, so earlier departures
     /// belong to the handshake.
@@ -282,7 +283,7 @@ impl Bridge {
         }
     }
 
-    /// An acknowledgement of what no announced packet explains.
+    /// An acknowledgement that no announced packet explains.
     #[cold]
     fn on_ack_of_other(&mut self, sent: Time, bytes: u64, rtt: Duration, proved: Option<u64>) {
         if proved == Some(bytes) {
@@ -530,7 +531,8 @@ impl Bridge {
         self.set_limit();
     }
 
-    /// The connection is closed: nothing leaves any more but the word of it, which a full window would keep back.
+    /// The connection is closed: only its CONNECTION_CLOSE still leaves, which a full window would
+    /// keep back.
     pub(super) fn close(&mut self) {
         self.closed = true;
         self.set_limit();
@@ -548,8 +550,8 @@ impl Bridge {
         }
         let size = self.packet_size;
         let allowance = self.controller.allowance();
-        // A window does not depend on what this bridge believes to be in flight. The stack sends while it stays
-        // below its limit, the core while it stays within its window.
+        // A window does not depend on this bridge's count of bytes in flight. The stack sends while
+        // it stays below its limit, the core while it stays within its window.
         let window = allowance.most_in_flight();
         let by_window = window.map_or(u64::MAX, |window| window.get() + 1);
         // A budget is a number of packets more than are in flight. Half a packet allows for
@@ -577,7 +579,7 @@ impl Bridge {
         &*self.controller
     }
 
-    /// Bytes in flight, as far as the stack has told.
+    /// Bytes in flight, according to the stack's reports.
     pub(super) fn in_flight(&self) -> u64 {
         self.in_flight
     }
@@ -602,7 +604,7 @@ impl Bridge {
         self.packet_size
     }
 
-    /// Writes what happens from now on to a log.
+    /// Writes later events to a log.
     #[cfg(feature = "qlog")]
     pub(super) fn set_qlog(&mut self, qlog: Qlog) {
         self.qlog = Some((Box::new(qlog), self.next_number));
@@ -990,7 +992,8 @@ mod tests {
         // Two whole packets: with 10 in flight a 12th may leave, a 13th not.
         let limit = stage.bridge.limit();
         assert!(11 * SIZE + SIZE < limit && 12 * SIZE + SIZE >= limit);
-        // It does so though 400 bytes are counted that were not told of, or told of and not counted.
+        // It does so even with 400 bytes that are counted and not reported, or reported and not
+        // counted.
         assert!(11 * SIZE + 400 + SIZE < limit && 12 * SIZE - 400 + SIZE >= limit);
         stage.say(|says| says.budget = Some(0));
         assert!(10 * SIZE + SIZE >= stage.bridge.limit());
@@ -1042,7 +1045,7 @@ mod tests {
         stage.ack(ms(41), ms(1), SIZE, SIZE);
         let calls = stage.calls();
         assert!(matches!(calls[..], [Call::Tick(_), Call::Feedback(_)]));
-        // One that ends at that instant hears the news first.
+        // An epoch that ends at that instant gets the acknowledgement first.
         stage.say(|says| says.next_tick = Some(ms(42)));
         stage.ack(ms(42), ms(2), SIZE, 0);
         let calls = stage.calls();
@@ -1128,11 +1131,12 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Wait(u32),
-        /// Sends full packets while the limit allows, at most so many, the last one shorter by so much.
+        /// Sends full packets while the limit allows, at most the first number; the last packet is
+        /// shorter by the second.
         Send(u8, u16),
         /// Sends packets of one smaller size.
         SendSmaller(u8, u16),
-        /// Sends a bare acknowledgement of so many bytes.
+        /// Sends a bare acknowledgement of this many bytes.
         BareAck(u8),
         /// Probes the path with a larger packet, which is not announced.
         ProbeSize,

@@ -1,4 +1,4 @@
-//! Explicit congestion notification in quinn: who may ask for marks.
+//! Explicit congestion notification in quinn: which controllers may ask for marks.
 //!
 //! quinn 0.11 marks every packet as ECT(0) until the peer's counts show that marking fails; it has
 //! no setting for this. A controller that does not answer marks must not ask for them (RFC 3168 §5:

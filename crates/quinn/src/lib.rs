@@ -1,8 +1,8 @@
 //! Verus, `forward` and any other of our controllers inside QUIC.
 //!
-//! [`configure`] gives any controller to a transport configuration of `quinn` 0.11; [`drive`]
-//! keeps the epochs of a connection running; [`view`] looks at its controller; [`endpoint`] sees to it that only what answers
-//! congestion marks asks for them.
+//! [`configure`] gives any controller to a transport configuration of `quinn` 0.11. [`drive`] keeps
+//! the epochs of a connection running; [`view`] looks at its controller. [`endpoint`] ensures that
+//! only controllers that answer congestion marks ask for them.
 //!
 //! ```no_run
 //! # async fn example(mut config: quinn::ClientConfig, endpoint: quinn::Endpoint)
@@ -19,8 +19,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! QUIC stacks host a controller on their own terms: what cannot be honoured, and what that costs, is in
-//! `docs/quic.md`.
+//! QUIC stacks restrict the controllers that they host: `docs/quic.md` lists the unsupported
+//! features and their cost.
 
 mod adapter;
 mod bridge;
@@ -49,8 +49,8 @@ pub use verus_core::configuration::Configured;
 pub use verus_protocol::{forward, verus};
 pub use view::{Driving, Snapshot, View};
 
-/// How many bytes a connection keeps until they are acknowledged, unless [`Factory::send_window`] says otherwise: what
-/// quinn 0.11 does by itself.
+/// How many bytes a connection keeps until they are acknowledged, unless [`Factory::send_window`]
+/// sets another number; quinn 0.11's default.
 const SEND_WINDOW: u64 = 10_000_000;
 
 /// A configuration as quinn wants it: builds a controller for each path of each connection.
@@ -94,8 +94,8 @@ impl Factory {
         self.shared_send_window(Arc::new(AtomicU64::new(bytes)))
     }
 
-    /// The same, of all connections that this makes controllers for, and for as long as they last: who changes it tells
-    /// each (`Connection::set_send_window`).
+    /// The same, of all connections that this makes controllers for, and for as long as they last.
+    /// Report each change to each connection (`Connection::set_send_window`).
     #[must_use]
     pub fn shared_send_window(mut self, bytes: Arc<AtomicU64>) -> Factory {
         self.send_window = bytes;
@@ -109,11 +109,11 @@ impl Factory {
         self
     }
 
-    /// Sets what the configuration needs on `transport`, as [`configure`] does, and its send window.
+    /// Sets this configuration's needs on `transport`, as [`configure`] does, and its send window.
     pub fn install(self, transport: &mut TransportConfig) {
         match self.config.build(self.seed).recovery().loss {
             LossRule::Rack => {
-                // RFC 9002 §6.1, and quinn's defaults: what RACK is on average.
+                // RFC 9002 §6.1, and quinn's defaults, which equal RACK on average.
                 transport.packet_threshold(3).time_threshold(9.0 / 8.0);
             }
             rule => {
@@ -156,9 +156,9 @@ impl congestion::ControllerFactory for Factory {
     }
 }
 
-/// Sets what `config` needs on `transport`: its controller; its rule for loss; for one that learns
-/// from each packet's delay, an acknowledgement for each packet. The send window becomes quinn's default;
-/// [`Factory::send_window`] sets another.
+/// Sets the needs of `config` on `transport`: its controller; its rule for loss; for one that
+/// learns from each packet's delay, an acknowledgement for each packet. The send window becomes
+/// quinn's default; [`Factory::send_window`] sets another.
 pub fn configure(transport: &mut TransportConfig, config: &Arc<dyn Configured>, seed: u64) {
     Factory::new(config, seed).install(transport);
 }

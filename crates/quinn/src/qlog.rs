@@ -6,7 +6,8 @@ pub(crate) use verus_measure::qlog::{Qlog, Trigger};
 #[cfg(not(feature = "qlog"))]
 pub(crate) use none::{Qlog, Trigger};
 
-/// Without the feature there never is a log: a type without values, so that what would write to one compiles to nothing.
+/// Without the feature there never is a log. The type has no values, so that code that would write
+/// to one compiles to nothing.
 #[cfg(not(feature = "qlog"))]
 mod none {
     use verus_core::rtt::RttEstimate;

@@ -120,9 +120,10 @@ impl View {
         self.shared.with(|bridge| bridge.take_log())
     }
 
-    /// Writes what happens to packets that leave from now on, and what the controller makes of it, to a log. Packets
-    /// count from the controller's first, times from its [`origin`](Self::origin): what leaves is known here by
-    /// the order of leaving, not by QUIC's numbers. Another path's controller writes none.
+    /// Writes the fate of packets that leave from now on, and the controller's reactions, to a log.
+    /// Packets count from the controller's first, times from its [`origin`](Self::origin): packets
+    /// are known here by the order of leaving, not by QUIC's numbers. Another path's controller
+    /// writes none.
     #[cfg(feature = "qlog")]
     pub fn log_to(&self, log: Qlog) {
         self.shared.with(|bridge| bridge.set_qlog(log));
@@ -131,7 +132,7 @@ impl View {
     /// Ends that log, if there is one.
     ///
     /// # Errors
-    /// What went wrong while it was written.
+    /// The error while it was written.
     #[cfg(feature = "qlog")]
     pub fn end_log(&self) -> std::io::Result<Option<Written>> {
         let log = self.shared.with(|bridge| bridge.take_qlog());

@@ -16,7 +16,7 @@ const LOST: f64 = 0.01;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// Packets waited on the path: what arrived is what its bottleneck carries.
+    /// Packets waited on the path: the arrivals show its bottleneck's capacity.
     PathQueue,
     /// The path dropped packets without a queue that lasts, as a policer or a very short buffer does.
     PathDrops,
@@ -63,7 +63,7 @@ impl Limit {
         }
     }
 
-    /// Whether it was the path, so that what arrived is a channel that may be replayed.
+    /// Whether the path was the bound, so that the arrivals are a channel that may be replayed.
     pub fn is_path(self) -> bool {
         matches!(self, Limit::PathQueue | Limit::PathDrops)
     }

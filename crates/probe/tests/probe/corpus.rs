@@ -1,4 +1,4 @@
-//! Replays the fuzz targets' corpora: what once made a parser stumble never does again.
+//! Replays the fuzz targets' corpora: inputs that once made a parser fail must not again.
 
 #[path = "../../../../fuzz/checks/mix.rs"]
 mod mix;

@@ -20,8 +20,8 @@ use verus_senders::Scheme;
 /// Stretched once for all seeds.
 static SECRET: LazyLock<Secret> = LazyLock::new(|| Secret::stretch(b"a shared secret"));
 
-/// Of the thousands that were tried once, those that failed: round trips longer than what a server waits
-/// before it asks for another proof of an address.
+/// Seeds that once failed, of thousands tried: round trips longer than a server's wait before it
+/// asks for another proof of an address.
 const FAILED_ONCE: [u64; 5] = [709, 952, 2563, 2899, 3433];
 /// Longer than the longest blackout, so that a test can outlive it.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -94,7 +94,7 @@ fn run(schedule: &Schedule) -> Report {
     }
 }
 
-/// Checks what must hold whatever happened.
+/// Checks the invariants of any outcome.
 fn check(schedule: &Schedule, report: &Report) {
     let Report {
         request,

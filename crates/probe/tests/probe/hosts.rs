@@ -1,4 +1,4 @@
-//! Ends of the probe as a world drives them: what the driver is, without sockets.
+//! Ends of the probe as a world drives them: the driver's part, without sockets.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -74,7 +74,7 @@ struct World<A, L> {
     sequence: u64,
     notices: Vec<Notice>,
     to_client_bytes: usize,
-    /// Nothing arrives any more.
+    /// Whether packets have stopped arriving.
     deaf: bool,
     /// A queue towards the server marks one in this many of the capable packets; and the number of
     /// those.

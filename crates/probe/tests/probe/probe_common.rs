@@ -16,7 +16,8 @@ use verus_probe::wire::Request;
 /// Size of data packets as IP has them.
 pub const PACKET_BYTES: u16 = 1400;
 
-/// A server, a link of so many Mbit/s and 15 ms each way towards it, and a thread that serves.
+/// A server, a link towards it of a given rate with 15 ms in each direction, and a thread that
+/// serves.
 pub struct Served {
     proxy: Proxy,
     over: Arc<AtomicBool>,

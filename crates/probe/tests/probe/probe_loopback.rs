@@ -7,8 +7,8 @@ use verus_probe::client::Client;
 use verus_probe::driver::Driver;
 use verus_senders::Scheme;
 
-/// One upload flow for three seconds through a link of 5 Mbit/s and 15 ms each way: Mbit/s that
-/// arrived, and what the controller shows of itself under `name` in the end.
+/// One upload flow for three seconds through a link of 5 Mbit/s and 15 ms in each direction: Mbit/s
+/// that arrived, and the controller's last probe `name`.
 fn upload(chosen: Scheme, name: &str) -> (f64, Option<f64>) {
     let served = Served::behind(5.0, "droptail:bytes=100000");
     let mut driver = Driver::new(served.connect()).expect("a timer");

@@ -342,7 +342,7 @@ fn a_constant_rate_below_capacity_arrives_as_it_left() {
 #[test]
 fn what_bounded_a_recording_is_told_and_only_the_path_makes_a_channel() {
     let mbps = |rate: Option<f64>| rate.map(Rate::from_mbps);
-    // Link, queue, what the server grants, constant rate of the load; what bounds that.
+    // Link, queue, the server's grant, constant rate of the load; the expected bound.
     let cases = [
         (8.0, "infinite", None, None, Limit::PathQueue),
         (8.0, "infinite", Some(20.0), None, Limit::PathQueue),

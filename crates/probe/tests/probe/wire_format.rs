@@ -142,7 +142,7 @@ fn data(buffer: &mut [u8]) -> usize {
     sample_data().encode(1, CONNECTION, buffer)
 }
 
-/// Received: 999 and 1000 together, 2 ms ago; 997 5 ms ago; 900 to 990 too long ago to tell when.
+/// Received: 999 and 1000 together, 2 ms ago; 997 5 ms ago; 900 to 990 too long ago for a time.
 fn ack_body() -> AckBody {
     AckBody {
         ack_number: 300,

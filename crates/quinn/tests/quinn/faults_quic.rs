@@ -57,7 +57,7 @@ fn transfer(schedule: &Schedule, keys: &Keys) -> Report {
     }
 }
 
-/// Checks what must hold whatever happened.
+/// Checks the invariants of any outcome.
 fn check(schedule: &Schedule, report: &Report) {
     let Report {
         meeting,
@@ -87,7 +87,7 @@ fn check(schedule: &Schedule, report: &Report) {
         assert_eq!(path.overflowed, 0);
     }
     if must_succeed(schedule, report) {
-        // The server may not hear that all has come: the client's farewell is sent once.
+        // The server may not learn that all has arrived: the client's farewell is sent once.
         let whole = client.succeeded() && server.transfer.complete;
         assert!(
             whole,
@@ -97,8 +97,8 @@ fn check(schedule: &Schedule, report: &Report) {
     }
 }
 
-/// Errors that say what happened: silence, the other end has given up, or the client moved while it proved
-/// its address.
+/// Errors with a clear cause: silence, the other end has given up, or the client moved while it
+/// proved its address.
 fn is_clear(error: &ConnectionError) -> bool {
     match error {
         ConnectionError::TimedOut | ConnectionError::Reset => true,

@@ -137,13 +137,13 @@ impl Pair {
         }
     }
 
-    /// The client sends so many bytes; the server reads them to the end.
+    /// The client sends `bytes` bytes; the server reads them to the end.
     pub async fn send(&self, bytes: usize) {
         carry(&self.client, &self.server, bytes).await;
     }
 }
 
-/// One end sends so many bytes; the other reads them to the end.
+/// One end sends `bytes` bytes; the other reads them to the end.
 pub async fn carry(from: &Connection, to: &Connection, bytes: usize) {
     let to = to.clone();
     let read = tokio::spawn(async move { read(&to).await });
@@ -151,7 +151,7 @@ pub async fn carry(from: &Connection, to: &Connection, bytes: usize) {
     assert_eq!(read.await.expect("read"), bytes);
 }
 
-/// Sends so many bytes on a stream of their own.
+/// Sends `bytes` bytes on a new stream.
 pub async fn write(connection: &Connection, bytes: usize) -> Result<(), quinn::WriteError> {
     let mut stream = connection.open_uni().await?;
     let block = vec![7; 64 << 10];

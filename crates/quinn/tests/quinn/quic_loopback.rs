@@ -75,7 +75,7 @@ fn move_a_file(name: &str, bytes: usize, driven: bool) {
         let view = quic::view(&pair.client).expect("our controller");
         in_time(&run, pair.send(bytes)).await;
         let counters = sound(&run, &view);
-        // Which packets are lost, and so how many, nobody tells a controller.
+        // No call names the lost packets, or their number, to a controller.
         let lost = pair.client.stats().path.lost_bytes;
         assert_eq!(counters.lost_bytes, lost, "{run}: as quinn counts them");
         let snapshot = view.snapshot();
@@ -139,7 +139,7 @@ fn a_driver_closes_epochs_far_longer_than_a_round_trip_and_sleeps_when_there_is_
             epochs.len()
         );
 
-        // The last acknowledgements come in, then nothing happens any more.
+        // The last acknowledgements come in, and events end.
         let idle = async {
             while view.snapshot().in_flight.get() > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;

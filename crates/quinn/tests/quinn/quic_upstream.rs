@@ -1,5 +1,6 @@
-//! Faults of quinn-proto 0.11.19, with its own Cubic and nothing of ours: what `faults_quic.rs` excuses and
-//! `quic/driver.rs` works around. A test that fails here says that quinn has mended one, and the excuse can go.
+//! Faults of quinn-proto 0.11.19, with its own Cubic and nothing of ours. `faults_quic.rs` excuses
+//! them and `quic/driver.rs` works around them. A test that fails here shows that quinn has mended
+//! one, and the excuse can go.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -143,7 +144,7 @@ fn quinn_sends_one_challenge_to_a_new_address_and_until_three_timeouts_later_har
     let written = server.connection().send_stream(stream).write(&[0; 100_000]);
     assert_eq!(written.expect("there is room"), 100_000);
 
-    // The client speaks from a new address every 100 ms, and nothing reaches it.
+    // The client sends from a new address every 100 ms, and nothing reaches it.
     let moved = now;
     let (mut heard, mut sent) = (0, 0);
     while now < moved + Duration::from_secs(2) {

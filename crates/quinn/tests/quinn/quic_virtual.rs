@@ -1,4 +1,5 @@
-//! One end of QUIC on a virtual clock: what `quinn` is around `quinn-proto`, without sockets, for tests.
+//! One end of QUIC on a virtual clock: the part of `quinn` around `quinn-proto`, without sockets,
+//! for tests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -38,7 +39,7 @@ pub struct Transfer {
     pub completed: Option<Time>,
 }
 
-/// One end of QUIC: what `quinn` is around `quinn-proto`, without sockets.
+/// One end of QUIC: the part of `quinn` around `quinn-proto`, without sockets.
 pub struct Quic {
     base: Instant,
     pub endpoint: quinn_proto::Endpoint,
@@ -55,7 +56,7 @@ pub struct Quic {
     pub outcome: Option<Result<(), ConnectionError>>,
     pub connections_max: usize,
     pub window_max: u64,
-    /// Epochs are run by a clock, as `verus_quinn::drive` does, and not only by what happens.
+    /// Whether a clock runs epochs, as `verus_quinn::drive` does, and not only events.
     driven: bool,
     /// The driver of each connection's controller.
     driving: BTreeMap<usize, Driving>,

@@ -17,7 +17,7 @@ use verus_quinn::{self as quic, Counters, Event};
 
 /// Largest difference between the controller's times and the wire's, at the 99th percentile.
 const TOLERANCE: Duration = Duration::from_millis(1);
-/// Packets of at most so many bytes may be bare acknowledgements.
+/// Packets of at most this many bytes may be bare acknowledgements.
 const SMALL: usize = 100;
 
 struct Run {
