@@ -48,7 +48,8 @@ impl Input<'_> {
         Some(*first)
     }
 
-    /// A number of every length below 2^62: so many bytes as the first says; zero at the end.
+    /// A number of any length below 2^62: its first byte gives the number of bytes; zero at the
+    /// end.
     fn number(&mut self) -> u64 {
         let bytes = self.byte().unwrap_or(0) % 9;
         let read = (0..bytes).map(|_| u64::from(self.byte().unwrap_or(0)));

@@ -1,4 +1,5 @@
-//! Makes new scripts of those in a corpus, a little of what a fuzzer does; for tests that run on stable Rust.
+//! Makes new scripts from those in a corpus, in a simple imitation of a fuzzer; for tests that run
+//! on stable Rust.
 
 use rand::RngExt;
 

@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Time passes, and both ends do what falls due.
+    /// Time passes, and both ends do everything that falls due.
     fn pass(&mut self, span: Duration) {
         self.now += span;
         if self

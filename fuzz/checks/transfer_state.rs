@@ -34,7 +34,7 @@ pub mod peer;
 const MESSAGES: usize = 64;
 /// Bytes that one script may send as data.
 const DATA: u64 = 1 << 20;
-/// No script takes longer, or somebody waits for what will never come.
+/// The longest time for a script; a longer one means that an end waits for ever.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long either end waits for the other's next word.
@@ -564,7 +564,7 @@ async fn against_the_client(stage: &mut Stage, script: &mut Script<'_>) {
         }
     };
     tokio::select! {
-        // It hears all that there is to hear, and must come to an end then.
+        // It receives all remaining messages, and must come to an end then.
         () = asking => {}
         () = async { answering.await; std::future::pending::<()>().await } => {}
     }

@@ -1,7 +1,7 @@
 //! The calls of the page's worker: numbers in, numbers out.
 //!
-//! Text and arrays lie in the module's memory. `room` makes place for a text and says where it is; what a function has to say
-//! lies at `answer`, so many bytes long as the function returned.
+//! Text and arrays lie in the module's memory. `room` makes room for a text and returns its
+//! address. A function's answer lies at `answer`; its length in bytes is the function's result.
 
 #![allow(unsafe_code)] // `no_mangle`, and nothing else
 
@@ -32,7 +32,7 @@ impl Module {
         self.answer.len()
     }
 
-    /// Says what went wrong.
+    /// Answers with an error.
     fn complain(&mut self, problem: impl ToString) -> usize {
         self.say(&json!({ "error": problem.to_string() }))
     }
@@ -81,8 +81,8 @@ extern "C" fn close(lane: usize) {
     MODULE.with_borrow_mut(|module| module.lanes[lane] = None);
 }
 
-/// Goes on until `at_s`: how many numbers of four bytes the answer has ([`Lane::advance`]), or, below zero, the length of
-/// what went wrong.
+/// Goes on until `at_s`. Returns the number of four-byte numbers in the answer ([`Lane::advance`])
+/// or, below zero, the length of the error text.
 #[unsafe(no_mangle)]
 extern "C" fn advance(lane: usize, at_s: f64) -> isize {
     MODULE.with_borrow_mut(|module| {

@@ -13,8 +13,8 @@ use verus_sim::{Error, Outcome, Records, Scenario, Simulation};
 
 use crate::hand;
 
-/// Over what throughput and delay are averaged: long enough for some packets at 1 Mbit/s, short enough to see what a
-/// mobile link does.
+/// Time over which throughput and delay are averaged: long enough for some packets at 1 Mbit/s,
+/// short enough to show a mobile link's changes.
 pub const SLICE: Duration = Duration::from_millis(100);
 
 /// For how long a packet that was dropped is shown, ms of the run.
@@ -35,7 +35,7 @@ pub struct Lane {
     /// How far the run is ahead of the display: a round trip without queues.
     lead: Duration,
     next_slice: Time,
-    /// The window of each flow, bytes, and what its algorithm is doing.
+    /// The window of each flow, bytes, and its algorithm's phase.
     senders: Vec<(f32, f32)>,
     slices: Vec<f32>,
     slice_count: usize,
@@ -282,7 +282,7 @@ impl Reader {
         }
     }
 
-    /// Takes in what happened until `at`, which is not earlier than before.
+    /// Reads the events until `at`, which is not earlier than before.
     fn read(&mut self, records: &Records, at: Time) {
         let now = at.as_millis_f64();
         self.shown_ms = now;

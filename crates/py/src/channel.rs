@@ -1,4 +1,4 @@
-//! Texts that users type, lists of what there is, and files of traces and logs.
+//! Texts that users type, lists of the choices, and files of traces and logs.
 
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -239,7 +239,7 @@ pub(crate) fn list_channels() -> String {
     .to_string()
 }
 
-/// The public recordings: where each is published, where it is kept, what its content hashes to.
+/// The public recordings: where each is published, where it is kept, the hash of its content.
 #[pyfunction]
 pub(crate) fn catalogue() -> String {
     let cache = cache_dir();
@@ -347,7 +347,7 @@ pub(crate) fn trace_info(py: Python<'_>, text: &str) -> PyResult<String> {
     .map_err(|error: Error| error::channel(&error))
 }
 
-/// Statistics as one flat table, with what each number measures in its name.
+/// Statistics as one flat table, with each number's quantity and unit in its name.
 fn flatten(statistics: &Statistics, entry: &mut Map<String, Value>) {
     let mut put = |name: String, value: Value| {
         entry.insert(name, value);

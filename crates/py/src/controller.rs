@@ -47,7 +47,7 @@ pub(crate) fn is_python(text: &str) -> bool {
     split(text).is_some()
 }
 
-/// The file, or [`GIVEN`], and what follows it.
+/// The file, or [`GIVEN`], and the text after it.
 fn split(text: &str) -> Option<(&str, &str)> {
     let text = text.trim();
     if let Some(rest) = text.strip_prefix(GIVEN) {
@@ -114,7 +114,7 @@ impl State {
         Some(problem)
     }
 
-    /// Notes what went wrong, unless something has before.
+    /// Records an error, unless there was one before.
     fn fail(&self, method: &str, now: Time, problem: impl fmt::Display) {
         let (place, seconds) = (&self.place, now.as_secs_f64());
         lock(&self.failure)
@@ -221,7 +221,7 @@ impl fmt::Debug for PythonController {
     }
 }
 
-/// Does what calls the object, where [`watch`] sees how long it takes.
+/// Runs `call`, which calls the object, so that [`watch`] can time it.
 fn during<T>(state: &State, call: impl FnOnce() -> T) -> T {
     state.calls.fetch_add(1, Ordering::Relaxed);
     let result = call();

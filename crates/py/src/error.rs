@@ -15,7 +15,7 @@ pub(crate) fn value(error: impl Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// An `OSError` that says `message`, of the subclass that fits what the system said.
+/// An `OSError` with `message`, of the subclass that fits the system's error.
 pub(crate) fn os(source: &io::Error, message: String) -> PyErr {
     match source.kind() {
         io::ErrorKind::NotFound => PyFileNotFoundError::new_err(message),

@@ -80,7 +80,7 @@ impl Feedback {
         }
     }
 
-    /// Adds what a later event revealed, as if one event had revealed both.
+    /// Adds a later event's news, as if one event had revealed both.
     pub(crate) fn add(&mut self, later: &core::Feedback<'_>) {
         self.acked.extend_from_slice(later.acked);
         self.lost.extend_from_slice(later.lost);

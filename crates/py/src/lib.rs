@@ -31,8 +31,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts everything into `module`. Schemes can name what `algorithms` has, and classes written in Python; the texts of queues
-/// what `queues` has.
+/// Puts everything into `module`. Schemes can name the entries of `algorithms`, and classes written
+/// in Python; the texts of queues, the entries of `queues`.
 ///
 /// # Errors
 /// If this process has another such module.
@@ -113,7 +113,7 @@ fn metric_columns<'py>(py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<
     ))
 }
 
-/// Jain's index of what each flow got; `None` if no flow got anything.
+/// Jain's index of each flow's share; `None` if no flow got anything.
 #[pyfunction]
 fn jain(shares: Vec<f64>) -> Option<f64> {
     verus_measure::jain(&shares)

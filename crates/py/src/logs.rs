@@ -70,7 +70,7 @@ impl Logs {
         Ok(outcome)
     }
 
-    /// Notes what cannot be written, and ends the run.
+    /// Records the log that cannot be written, and ends the run.
     fn fail(&self, path: &std::path::Path, error: io::Error) -> Error {
         let mut failed = lock(&self.failed);
         failed.get_or_insert((path.to_owned(), error));

@@ -82,7 +82,8 @@ impl Trainer {
         .map_err(|failed: TrainError| error::value(failed))
     }
 
-    /// The bytes of a model's file. `about_json` is what only the caller knows of the training.
+    /// The bytes of a model's file. `about_json` describes the training as far as only the caller
+    /// knows.
     fn model<'py>(
         &self,
         py: Python<'py>,

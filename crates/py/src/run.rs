@@ -51,9 +51,10 @@ pub(crate) fn simulate<'py>(
 }
 
 /// Runs scenarios on `threads` cores (all of them if absent); results in the order of the input,
-/// whatever the order of work. Without `columns` nothing of them is an array, and NumPy is left alone. In place of a run
-/// whose controller gave up stands the exception that says why. `qlog`: a folder for logs, their format, and what each
-/// run's channel is called in them. Where it is not to wait, it returns the [`Runs`] under way.
+/// whatever the order of work. Without `columns`, no part of them is an array, and NumPy is not
+/// loaded. A run whose controller gave up returns its exception instead. `qlog`: a folder for logs,
+/// their format, and the name of each run's channel in them. With `wait` false it returns the
+/// [`Runs`] under way.
 #[pyfunction]
 #[pyo3(signature = (scenarios, threads=None, progress=None, columns=true, qlog=None, wait=true))]
 pub(crate) fn simulate_many<'py>(
@@ -205,7 +206,7 @@ impl Simulation {
     }
 }
 
-/// Tells a callback, if there is one, how many runs are done and the share of all work.
+/// Reports to a callback, if there is one, how many runs are done and the share of all work.
 pub(crate) fn report_progress(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,

@@ -22,7 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The index of a scenario, and its outcome.
 pub(crate) type Ended<T> = (usize, Result<T, Error>);
 
-/// Runs the scenario at an index; it tells the share that is done, and hears whether to go on.
+/// Runs the scenario at an index. Reports the share that is done to a callback, which returns
+/// whether to go on.
 type Job<T> =
     dyn Fn(usize, &Scenario, &mut dyn FnMut(f64) -> bool) -> Result<T, Error> + Send + Sync;
 
@@ -60,7 +61,7 @@ impl<T: Send> Work<T> {
             };
             share.store(0, Ordering::Relaxed);
             self.done.fetch_add(1, Ordering::Relaxed);
-            // Nobody listens any more once they are stopped.
+            // Nobody receives it once they are stopped.
             let _ = ended.send((index, outcome));
         };
         let python = std::mem::take(&mut *lock(&self.python));
@@ -83,7 +84,7 @@ impl<T: Send + 'static> Sweep<T> {
     /// Begins to run scenarios on `threads` cores (all of them if absent).
     ///
     /// # Errors
-    /// If `threads` is zero, or so many cannot be started.
+    /// If `threads` is zero, or that many cannot be started.
     pub(crate) fn start(
         scenarios: Vec<Scenario>,
         threads: Option<usize>,
@@ -138,12 +139,12 @@ impl<T: Send + 'static> Sweep<T> {
         first.into_iter().chain(ended.try_iter()).collect()
     }
 
-    /// All of them, in the order of the scenarios, while this thread listens for signals (only the thread that called hears
-    /// them) and tells its progress: `report` hears how many are done and the share of all work, and returns whether to go on.
+    /// All outcomes, in the order of the scenarios. Meanwhile this thread listens for signals,
+    /// which only the calling thread receives. `report` gets how many are done and the share of all
+    /// work, and returns whether to go on.
     ///
     /// # Errors
-    /// The first error of one of them, which ends all. An error of its own controller does not
-    /// count.
+    /// The first error of one of them, which ends all, except for its controller's errors.
     pub(crate) fn wait(
         self,
         py: Python<'_>,

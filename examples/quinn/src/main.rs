@@ -1,4 +1,5 @@
-//! A controller of ours, `forward`, in an existing quinn program: the lines between the two markers are all there is to add.
+//! A controller of ours, `forward`, in an existing quinn program: only the lines between two
+//! markers are added.
 //!
 //! `cargo run --release -p quinn-with-verus` sends 20 MB to itself over loopback.
 
