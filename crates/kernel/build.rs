@@ -100,8 +100,8 @@ fn compile(
     defined: &[&str],
     object: &Path,
 ) -> Result<(), String> {
-    // Of debug information only what the kernel and libbpf read (BTF) is kept: libbpf's linker would strip the rest, too,
-    // but does not run at build time.
+    // Of the debug information, only the part that the kernel and libbpf read (BTF) is kept.
+    // libbpf's linker would strip the rest, too, but does not run at build time.
     let done = Command::new(clang)
         .args([
             "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror",

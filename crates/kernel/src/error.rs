@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The program was built without what loads programs.
+    /// The program was built without the loader.
     #[error("this verus-endpoint cannot load programs into the kernel: {0}")]
     NotBuilt(&'static str),
     /// The user is not root.
@@ -60,7 +60,7 @@ pub enum Error {
         /// The names that are loaded.
         loaded: Vec<String>,
     },
-    /// It is what new connections get.
+    /// It is the default of new connections.
     #[error(
         "`{name}` is the default for new connections: first set another, such as `sysctl -w \
          net.ipv4.tcp_congestion_control={other}`"

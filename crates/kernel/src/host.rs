@@ -73,8 +73,9 @@ pub(crate) fn make_pins() -> Result<(), Error> {
     }
 }
 
-/// Whether there is a folder of pins, which only root may change. The kernel mounts the BPF file system for everybody
-/// (mode 1777) unless told otherwise, so that any user may make a folder or a link of that name first.
+/// Whether there is a folder of pins that only root may change. By default the kernel mounts the
+/// BPF file system for everybody (mode 1777), so that any user may make a folder or a link of that
+/// name first.
 ///
 /// # Errors
 /// If others may change it.
@@ -98,7 +99,8 @@ pub(crate) fn are_pins_ours() -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Why a folder is not root's alone. Where `others_may_add`, others may if they cannot rename what root has there.
+/// Why a folder is not root's alone. With `others_may_add`, others may add to it if they cannot
+/// rename root's files there.
 fn unsafe_folder(found: &Metadata, others_may_add: bool) -> Option<String> {
     /// In such a folder, only the owner of a file renames or removes it.
     const STICKY: u32 = 0o1000;

@@ -18,15 +18,16 @@ static VERUS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/verus.bpf.o"));
 
 /// The congestion controls that the kernel can choose from.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-/// Of these, what every network namespace may have as its default.
+/// Of these, the ones that every network namespace may have as its default.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 /// Defaults that distributions have, the first being the most frequent; Linux is never without the second.
 const USUAL_DEFAULTS: [&str; 2] = ["cubic", "reno"];
 /// The default of new connections in this network namespace.
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// The maps of each; what its own begin and end with, and the ends of its program that uses all maps, and of the one that hears
-/// acknowledgements.
+/// Names of an object's maps: the ends of those with a prefix of its name, and the whole names of
+/// the others. Then the ends of the names of two programs: the one that uses all maps, and the one
+/// for acknowledgements.
 const OPERATIONS: &str = "_operations";
 const CONFIG: &str = ".rodata.config";
 const COUNT: &str = ".data.count";
@@ -38,7 +39,7 @@ const NAME_AT: usize = 5 * 8;
 /// Of `config` in each: a name and its zeros, and a number.
 const NAME_SPACE: usize = NAME_BYTES + 1;
 
-/// The kernel may take a moment to forget a name: so often it is looked whether it has, and so far apart.
+/// How often to check whether the kernel has forgotten a name, which may take a moment.
 const LOOKS: u32 = 1000;
 /// See [`LOOKS`].
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
@@ -118,7 +119,7 @@ pub fn load(config: &Config) -> Result<(), Error> {
 /// Takes a congestion control out. Connections that run on it go on.
 ///
 /// # Errors
-/// If there is none, it is what new connections get, or others may change the folder of pins.
+/// If there is none, it is the default of new connections, or others may change the folder of pins.
 pub fn unload(name: &str) -> Result<(), Error> {
     let at = pin(name)?;
     host::check()?;
@@ -181,7 +182,7 @@ pub fn list() -> Result<Vec<Loaded>, Error> {
             .map(|program| Duration::from_nanos(program.run_time_ns / program.run_cnt));
     }
     loaded.sort_by_key(|one| one.program);
-    // Of those of one name, only the last can be what the kernel has under it.
+    // Of several of one name, only the last can be registered under it.
     let names = available();
     let mut names_seen = std::collections::BTreeSet::new();
     for one in loaded.iter_mut().rev() {

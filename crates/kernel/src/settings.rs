@@ -64,7 +64,7 @@ impl Law {
         }
     }
 
-    /// Of its setting, what the program counts in: ns; 2^-16.
+    /// The program's unit of its setting: ns; 2^-16.
     #[cfg_attr(not(has_programs), allow(dead_code))]
     pub(crate) const fn unit(self) -> f64 {
         match self {
@@ -90,7 +90,7 @@ impl Config {
     /// `law` with `settings` (`key=value`), under its own name or another.
     ///
     /// # Errors
-    /// Which word is wrong, and what would be right.
+    /// The wrong word, and valid ones.
     pub fn parse(law: &str, settings: &[String], name: Option<&str>) -> Result<Self, Error> {
         let Some(known) = Law::ALL.into_iter().find(|known| known.name() == law) else {
             return Err(Error::Setting(format!(
@@ -171,7 +171,7 @@ pub struct Loaded {
     /// The map in which its flows' state is.
     #[cfg_attr(not(has_programs), allow(dead_code))]
     pub(crate) flows: u32,
-    /// The program that hears acknowledgements.
+    /// The program that processes acknowledgements.
     #[cfg_attr(not(has_programs), allow(dead_code))]
     pub(crate) program: u32,
 }
@@ -195,9 +195,9 @@ pub struct Flow {
     pub window_bytes: u64,
     /// D, the round trip without a queue; of Verus D_min.
     pub base: Duration,
-    /// Q, the queue that stands; of Verus what D_max has beyond D_min.
+    /// Q, the standing queue; of Verus D_max less D_min.
     pub queue: Duration,
-    /// q, the queue that is aimed at; of Verus what D_est has beyond D_min.
+    /// q, the target queue; of Verus D_est less D_min.
     pub target: Duration,
     /// The smoothed round trip, by TCP.
     pub smoothed_rtt: Duration,

@@ -1,4 +1,4 @@
-//! Verus: delay-based congestion control that learns what delay each window brings (Zaki et al.,
+//! Verus: delay-based congestion control that learns the delay of each window (Zaki et al.,
 //! *Adaptive Congestion Control for Unpredictable Cellular Networks*, SIGCOMM 2015).
 //!
 //! The paper has four elements (§4). The [delay estimator](delay) watches the largest delay of each
@@ -19,7 +19,7 @@
 //! ```
 //!
 //! In slow start and recovery the window is filled as acknowledgements make room. In tracking each
-//! epoch grants a budget of packets (Eq. 5), and the window is only what the budget aims at.
+//! epoch grants a budget of packets (Eq. 5), and the window is only the budget's target.
 //!
 //! Paper mode is this file. The default mode adds [`parts`] to it, a list that is empty in paper
 //! mode. The authors' prototype differs in more than parameters and is a separate
@@ -100,8 +100,8 @@ pub struct Verus {
     epochs: Epochs,
     refit_at: Time,
     rtt: Duration,
-    /// The last loss episode, and what taking back its cut gives back. In paper mode that is nothing: the paper says nothing of
-    /// it, and waits three delays before it declares a loss.
+    /// The last loss episode, and the state that an undo of its cut restores. In paper mode nothing
+    /// is restored: the paper has no undo, and waits three delays before it declares a loss.
     episode: Episode<Option<Before>>,
 }
 
@@ -197,7 +197,8 @@ impl Verus {
         self.pace = spread.then(|| self.packet_size.mul_f64(self.budget.0) / epoch);
     }
 
-    /// The window that the profile gives for D_est, within what bounds it. D_est does not run ahead of a bound.
+    /// The window that the profile gives for D_est, within its bounds. D_est does not run ahead of
+    /// a bound.
     #[inline]
     fn aim_at(&mut self, wanted: Packets, flow: &Flow) {
         self.window = wanted;

@@ -7,7 +7,7 @@ use crate::law::{Answer, Event, Heard};
 const MS: u64 = 1_000_000;
 const PACKET: u64 = 1500;
 
-/// A bottleneck, and what else happens at it.
+/// A bottleneck, and other events at it.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// The seed of the random draws.
@@ -20,9 +20,9 @@ pub struct Path {
     pub changes_ms: u64,
     /// The longest queue, ms at the mean rate.
     pub buffer_ms: u64,
-    /// A packet in so many is lost by chance; 0: none.
+    /// A packet in this many is lost by chance; 0: none.
     pub loses: u64,
-    /// A packet in so many is marked; 0: none.
+    /// A packet in this many is marked; 0: none.
     pub marks: u64,
     /// From this time on the path is longer by half, ms; 0: it never is.
     pub longer_from_ms: u64,

@@ -28,10 +28,10 @@ pub struct FlowPath {
     pub delay: Duration,
     /// The longest queue.
     pub queue: Duration,
-    /// Each so many packets one is lost by chance.
+    /// One packet in this many is lost by chance.
     pub one_lost_of: u64,
     pub lasts: Time,
-    /// Nothing arrives of what leaves then, until the retransmission timeout has come.
+    /// Packets that leave in this time are lost, until the retransmission timeout has come.
     pub silent: std::ops::Range<Time>,
 }
 

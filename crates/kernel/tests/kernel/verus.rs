@@ -165,7 +165,7 @@ impl<const AS_PAPER: bool> Controller for Sender<AS_PAPER> {
     }
 }
 
-/// Mbit/s and the mean queueing delay in ms of so many flows of a scheme, on average of three runs.
+/// Mbit/s and the mean queueing delay in ms of `flows` flows of a scheme, on average of three runs.
 fn runs(trace: &str, scheme: &str, flows: usize) -> [f64; 2] {
     let registry = Registry::default()
         .with::<InC<true>>("paper_in_c", "sends as the paper says")

@@ -49,7 +49,7 @@ impl Verus {
         }
     }
 
-    /// A flow begins, with a window of so many packets.
+    /// A flow begins, with a window of `packets`.
     pub fn start(&mut self, now: u64, packets: u64, ratio: f64) -> Said {
         let ratio = (ratio * 65536.0) as u64;
         self.ask(&format!("s {now} {packets} {ratio}"))

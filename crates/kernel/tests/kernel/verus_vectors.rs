@@ -1,5 +1,5 @@
-//! Test vectors of Verus in paper mode: what happens to a flow, and what the core says after it; and how near the law in C
-//! comes to that.
+//! Test vectors of Verus in paper mode: a flow's events, and the core's state after each; and how
+//! near the law in C comes to that.
 //!
 //! `vectors/README.md` defines each field. `VERUS_WRITE_VECTORS=1` writes them anew.
 
@@ -244,7 +244,7 @@ fn the_law_in_c_says_nearly_the_same() {
             );
         }
         let sum = |of: &dyn Fn(&Beside) -> f64| all.iter().map(of).sum::<f64>();
-        let mean = sum(&|line| line.native.window) / sum(&|line| line.told("window_packets"));
+        let mean = sum(&|line| line.native.window) / sum(&|line| line.core_value("window_packets"));
         let windows = || all.iter().map(Beside::window).collect();
         let (median, largest) = (quantile(windows(), 0.5), quantile(windows(), 1.0));
         let estimate = |line: &Beside| line.delay(|said| said.estimate_ms, "delay_estimate_ns");
@@ -265,8 +265,9 @@ fn the_law_in_c_says_nearly_the_same() {
                     .all(|line| line.core["phase"] == line.native.phase)
             );
         } else {
-            // A cut takes another window for the lost packet's, and epochs of a long silence do not count. D_est keeps what that
-            // makes till the next cut: measured 0.00003 in the middle, and 0.997 on average.
+            // A cut uses another window than the lost packet's, and epochs of a long silence do not
+            // count. D_est keeps that difference till the next cut: measured 0.00003 in the middle,
+            // and 0.997 on average.
             assert!(
                 median < 1e-3 && (mean - 1.0).abs() < 0.03,
                 "{median} {mean}"

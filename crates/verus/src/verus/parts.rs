@@ -86,7 +86,7 @@ impl Flow {
 pub enum Hold {
     /// It does.
     Free,
-    /// It does not: in place of a budget, so many packets may be in flight.
+    /// It does not: instead of a budget, this many packets may be in flight.
     Held {
         /// How many.
         packets: u64,
@@ -140,12 +140,12 @@ pub trait Part: fmt::Debug + Send {
         Hold::Free
     }
 
-    /// The window within what bounds it.
+    /// The window within the part's bounds.
     fn bounds(&self, _flow: &Flow, window: Packets) -> Packets {
         window
     }
 
-    /// How the packets of the epoch that begins leave, if so many may.
+    /// How the packets of the epoch that begins leave, if `budget` many may.
     fn leaves(&self, _flow: &Flow, _budget: Packets) -> Leave {
         Leave::AtOnce
     }
@@ -177,8 +177,8 @@ pub trait Part: fmt::Debug + Send {
     fn probe(&self, _flow: &Flow, _record: &mut dyn FnMut(&'static str, f64)) {}
 }
 
-/// Makes `Parts` of a list of boxes. A box is a field rather than a pointer: an epoch asks all of them several things, and what a
-/// box does not answer costs nothing.
+/// Makes `Parts` of a list of boxes. A box is a field rather than a pointer: an epoch asks all of
+/// them several questions, and a question that a box does not answer costs nothing.
 macro_rules! parts {
     ($(#[$doc:meta])* $($name:ident: $Part:ident { $($($field:ident).+),* },)*) => {
         $(#[$doc])*
@@ -199,7 +199,7 @@ macro_rules! parts {
                 }
             }
 
-            /// Leaves out a part, in favour of what the paper does.
+            /// Omits a part, in favour of the paper's behaviour.
             ///
             /// Returns: Whether there is a part of this name.
             pub fn leave_out(config: &mut Config, name: &str) -> bool {
@@ -220,7 +220,7 @@ macro_rules! parts {
                 })*
             }
 
-            /// Tells each of those that run.
+            /// Calls each enabled part.
             #[inline(always)]
             pub fn each_mut(&mut self, mut tell: impl FnMut(&mut dyn super::parts::Part)) {
                 $(if let Some(part) = &mut self.$name {

@@ -1,5 +1,5 @@
-//! Delay profiler: what delay each sending window brings, learned from every acknowledgement
-//! (Verus §4, §5.1).
+//! Delay profiler: the delay of each sending window, learned from every acknowledgement (Verus §4,
+//! §5.1).
 //!
 //! A *point* is kept for each window size in whole packets: a moving average of the delays of the packets that left
 //! under that window. Once an update interval a *curve* is fitted to the points, and the window estimator inverts the

@@ -85,7 +85,7 @@ unit! {
 }
 
 unit! {
-    /// Packets: a window, or what an epoch may send.
+    /// Packets: a window, or an epoch's budget.
     Packets
 }
 

@@ -1,4 +1,5 @@
-//! How packets leave where an epoch is not what the paper has in mind: many flows, many packets, hardly any delay.
+//! How packets leave where an epoch differs from the paper's assumptions: many flows, many packets,
+//! hardly any delay.
 //!
 //! **Many flows.** Between flows of equal ε the phase never changes, so that one flow always finds
 //! the queue full that another has just filled. Its share then depends on when it happened to

@@ -32,8 +32,8 @@ const STALE_AFTER: Duration = Duration::from_millis(5500);
 const MET_LATELY: Duration = Duration::from_secs(2);
 /// Time between the drains that confirm one another, once a drain has seen no delay as low as D_min.
 const CONFIRM_AFTER: Duration = Duration::from_millis(200);
-/// D_min rises only if the least delay that drains see is more than this many times D_min. A smaller increase is within
-/// what any useful R (2 and more) tolerates.
+/// D_min rises only if the least delay in drains is more than this many times D_min. Any useful R
+/// (2 and more) tolerates a smaller increase.
 const WORTH_RISING: f64 = 1.3;
 /// D_min rises once this many drains have agreed on the least delay. The delay of a longer path is
 /// constant except for the jitter of a slow link, while a queue of other flows varies. With three
@@ -44,8 +44,9 @@ const DRAINS_TO_RISE: u32 = 5;
 const AGREE: f64 = 1.05;
 /// Packets that a draining flow keeps in flight: one on each way.
 const DRAINED_PACKETS: u64 = 2;
-/// From this R on, a drain begins with what the path holds, and a queue of the flow's own has gone before the path runs idle.
-/// At a smaller R the flow's own queue is short, and what such a drain leaves standing would be path to other flows.
+/// For R ≥ 3, a drain first reduces to the packets that the path holds, and the flow's own queue
+/// has gone before the path runs idle. At a smaller R the flow's own queue is short, and other
+/// flows would take the remainder for path.
 const LARGE_RATIO: f64 = 3.0;
 
 /// When D_min was last looked for, and the drain that looks for it.

@@ -27,7 +27,7 @@ use verus_core::units::{Duration, Time};
 use super::{Flow, Part};
 use crate::verus::units::Packets;
 
-/// Packets that a window has beyond what the curve gives for D_est.
+/// Packets added to the window that the curve gives for D_est.
 const ADDED: f64 = 2.0;
 /// A larger share of the packets is not lost by chance. BBR has 2 % for it (draft-ietf-ccwg-bbr, BBR.LossThresh).
 const BY_CHANCE: f64 = 0.015;

@@ -23,9 +23,9 @@ pub struct Outages {
 }
 
 impl Outages {
-    /// Whether nothing has been acknowledged for longer than the flow's own packets explain. In slow start delays grow beyond
-    /// all earlier ones. A path of which little is heard because a drain holds the window may have become longer, which is what
-    /// the drain is there to find out.
+    /// Whether nothing has been acknowledged for longer than the flow's own packets explain. In
+    /// slow start delays grow beyond all earlier ones. While a drain holds the window, few
+    /// acknowledgements come, and the path may have become longer; the drain is to find that out.
     #[inline]
     fn is_silent(&self, flow: &Flow) -> bool {
         let silence = flow.now.since(self.heard.unwrap_or(flow.now));
