@@ -116,7 +116,7 @@ struct Series {
     /// The end of the last row, counted from there.
     end_us: u64,
     /// The incomplete opportunity, in bits times 10⁶.
-    left: u128,
+    partial: u128,
 }
 
 impl Series {
@@ -141,9 +141,9 @@ impl Series {
         while at < end {
             let ms = at / 1000;
             let until = ((ms + 1) * 1000).min(end);
-            self.left += u128::from(row.bps) * u128::from(until - at);
-            let count = (self.left / WORK) as u64;
-            self.left %= WORK;
+            self.partial += u128::from(row.bps) * u128::from(until - at);
+            let count = (self.partial / WORK) as u64;
+            self.partial %= WORK;
             match self.runs.last_mut() {
                 Some((last, number)) if *last == ms => *number += count,
                 _ if count > 0 => self.runs.push((ms, count)),

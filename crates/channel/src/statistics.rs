@@ -355,9 +355,9 @@ const REACH: usize = LAGS[LAGS.len() - 1];
 #[derive(Debug)]
 struct BinSums {
     width: u64,
-    /// The bin being filled and its bytes.
+    /// The bin being filled and its opportunities.
     current: u64,
-    held: u64,
+    current_count: u64,
     /// The first and the last bins, by bin number modulo their length; they correct the ends of
     /// the lagged sums.
     head: [u64; REACH],
@@ -373,7 +373,7 @@ impl BinSums {
         BinSums {
             width,
             current: 0,
-            held: 0,
+            current_count: 0,
             head: [0; REACH],
             recent: [0; REACH],
             squares: 0,
@@ -387,7 +387,7 @@ impl BinSums {
         if bin > self.current {
             self.complete_until(bin);
         }
-        self.held += count;
+        self.current_count += count;
     }
 
     /// Completes every bin before `bin`.
@@ -396,7 +396,7 @@ impl BinSums {
         // After REACH empty bins, further empty ones change nothing but their number.
         let mut steps = remaining.min(REACH as u64 + 1);
         while steps > 0 {
-            let value = std::mem::take(&mut self.held);
+            let value = std::mem::take(&mut self.current_count);
             let slot = (self.current % REACH as u64) as usize;
             for (k, &lag) in LAGS.iter().enumerate() {
                 if let Some(partner) = self.current.checked_sub(lag as u64) {

@@ -338,7 +338,7 @@ pub(crate) struct Cursor {
     /// This run's time within its lap.
     ms: u64,
     /// Opportunities of this run not yet used; 0 only when the schedule is over.
-    left: u64,
+    remaining: u64,
     /// The time of this opportunity; `None` after the schedule.
     time: Option<Time>,
 }
@@ -352,7 +352,7 @@ impl Cursor {
             base_ms: 0,
             position: 0,
             ms: 0,
-            left: 0,
+            remaining: 0,
             time: None,
         };
         cursor.next_run();
@@ -378,8 +378,8 @@ impl Cursor {
     /// Uses the opportunity at the cursor.
     #[inline]
     pub(crate) fn step(&mut self) {
-        if self.left > 1 {
-            self.left -= 1;
+        if self.remaining > 1 {
+            self.remaining -= 1;
         } else if self.time.is_some() {
             self.next_run();
         }
@@ -388,10 +388,10 @@ impl Cursor {
     /// Uses `count` opportunities.
     pub(crate) fn skip(&mut self, mut count: u64) {
         while count > 0 && self.time.is_some() {
-            let used = count.min(self.left);
+            let used = count.min(self.remaining);
             count -= used;
-            self.left -= used;
-            if self.left == 0 {
+            self.remaining -= used;
+            if self.remaining == 0 {
                 self.next_run();
             }
         }
@@ -399,7 +399,7 @@ impl Cursor {
 
     /// The time of the opportunity `count` after the one at the cursor.
     pub(crate) fn time_after(&self, count: u64) -> Option<Time> {
-        if count < self.left {
+        if count < self.remaining {
             return self.time;
         }
         let mut ahead = self.clone();
@@ -414,7 +414,7 @@ impl Cursor {
         for _ in 0..BLOCK {
             match self.time {
                 Some(time) if time < now => {
-                    passed = passed.saturating_add(self.left);
+                    passed = passed.saturating_add(self.remaining);
                     self.next_run();
                 }
                 _ => return passed,
@@ -446,7 +446,7 @@ impl Cursor {
             u128::from(block.before) + u128::from(lap) * u128::from(self.trace.opportunities);
         self.next_run();
         while self.time.is_some_and(|time| time < now) {
-            before += u128::from(self.left);
+            before += u128::from(self.remaining);
             self.next_run();
         }
         u64::try_from(before.saturating_sub(position_before)).unwrap_or(u64::MAX)
@@ -458,19 +458,19 @@ impl Cursor {
             match self.base_ms.checked_add(self.trace.period_ms) {
                 Some(base) if self.looped => (self.base_ms, self.position, self.ms) = (base, 0, 0),
                 _ => {
-                    (self.left, self.time) = (0, None);
+                    (self.remaining, self.time) = (0, None);
                     return;
                 }
             }
         }
         self.ms += get_varint(&self.trace.runs, &mut self.position);
-        self.left = get_varint(&self.trace.runs, &mut self.position);
+        self.remaining = get_varint(&self.trace.runs, &mut self.position);
         // Past the end of the clock (584 years) nothing is delivered.
         self.time = (self.base_ms.checked_add(self.ms))
             .and_then(|ms| ms.checked_mul(NANOS_PER_MILLI))
             .map(Time::from_nanos);
         if self.time.is_none() {
-            self.left = 0;
+            self.remaining = 0;
         }
     }
 }

@@ -47,14 +47,14 @@ pub struct Sampler {
     delay: EpochDelay,
     end: Option<Time>,
     /// The delay known when the open epoch began.
-    known: Option<Duration>,
+    known_delay: Option<Duration>,
     sent: u64,
     /// Whether anything is in flight.
     under_way: bool,
     /// Whether its epochs have ever ended when the algorithm's do.
     aligned: bool,
     /// Whether the algorithm has said when the open epoch ends.
-    told: bool,
+    end_announced: bool,
     /// Runs of samples without a gap, one after the other.
     samples: Vec<Sample>,
     /// The beginnings of all runs except the first.
@@ -66,11 +66,11 @@ impl Default for Sampler {
         Sampler {
             delay: EpochDelay::new(Stands::Newest),
             end: None,
-            known: None,
+            known_delay: None,
             sent: 0,
             under_way: false,
             aligned: false,
-            told: false,
+            end_announced: false,
             samples: Vec::new(),
             cuts: Vec::new(),
         }
@@ -88,13 +88,13 @@ impl Sampler {
     #[inline]
     pub fn align(&mut self, now: Time, tick: Option<Time>) {
         let Some(tick) = tick else {
-            self.told = false;
+            self.end_announced = false;
             return;
         };
-        if self.told && self.end == Some(tick) {
+        if self.end_announced && self.end == Some(tick) {
             return;
         }
-        if self.told {
+        if self.end_announced {
             self.close(now);
         } else {
             if !self.aligned {
@@ -103,7 +103,7 @@ impl Sampler {
                 self.cuts.clear();
             }
             self.cut();
-            (self.aligned, self.told) = (true, true);
+            (self.aligned, self.end_announced) = (true, true);
         }
         self.end = Some(tick);
     }
@@ -198,11 +198,11 @@ impl Sampler {
         while let Some(end) = self.end
             && end <= now
         {
-            if let Some(known) = self.known {
-                self.samples.push(Sample::new(known, self.sent));
+            if let Some(delay) = self.known_delay {
+                self.samples.push(Sample::new(delay, self.sent));
             }
             self.sent = 0;
-            self.known = self.delay.end(end, self.under_way);
+            self.known_delay = self.delay.end(end, self.under_way);
             self.end = Some(end + EPOCH);
         }
     }

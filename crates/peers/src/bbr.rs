@@ -230,7 +230,7 @@ pub struct Bbr {
     limited_until: Bytes,
     /// Whether the current flight began after the source had been idle (idle_restart).
     restarted: bool,
-    heard_at: Time,
+    last_ack_at: Time,
 }
 
 impl Bbr {
@@ -295,7 +295,7 @@ impl Bbr {
             probe_rtt_round: false,
             limited_until: Bytes::ZERO,
             restarted: false,
-            heard_at: Time::ZERO,
+            last_ack_at: Time::ZERO,
         })
     }
 
@@ -619,7 +619,7 @@ impl Controller for Bbr {
         self.window = self.initial_window();
         self.now = now;
         (self.min_rtt_at, self.probe_rtt_at) = (now, now);
-        (self.extra_since, self.heard_at, self.cycle_at) = (now, now, now);
+        (self.extra_since, self.last_ack_at, self.cycle_at) = (now, now, now);
         self.pacing_rate = self.initial_rate(UNKNOWN_RTT);
     }
 
@@ -631,7 +631,7 @@ impl Controller for Bbr {
         // Nothing was in flight for longer than acknowledgements and pacing explain: the source was idle.
         let alone = packet.in_flight == packet.size;
         let min_rtt = self.min_rtt.unwrap_or(Duration::MAX);
-        if alone && !self.episode.timed_out() && packet.at.since(self.heard_at) > min_rtt {
+        if alone && !self.episode.timed_out() && packet.at.since(self.last_ack_at) > min_rtt {
             // HandleRestartFromIdle.
             self.restarted = true;
             self.extra_since = packet.at;
@@ -668,7 +668,7 @@ impl Controller for Bbr {
         let Some(delivery) = feedback.delivery() else {
             return;
         };
-        self.heard_at = feedback.now;
+        self.last_ack_at = feedback.now;
         let Delivery { packet, .. } = delivery;
         self.round_start = self.rounds.on_delivery(&packet, feedback.delivered);
         if self.round_start {

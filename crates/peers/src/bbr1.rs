@@ -162,7 +162,7 @@ pub struct Bbr1 {
     /// Whether the current flight began after the source had been idle.
     restarted: bool,
     /// The time of the last acknowledgement.
-    heard_at: Time,
+    last_ack_at: Time,
 }
 
 impl Bbr1 {
@@ -196,7 +196,7 @@ impl Bbr1 {
             losses: 0,
             limited_until: Bytes::ZERO,
             restarted: false,
-            heard_at: Time::ZERO,
+            last_ack_at: Time::ZERO,
         })
     }
 
@@ -497,7 +497,7 @@ fn scaled(rate: Rate, gain: Gain) -> Rate {
 impl Controller for Bbr1 {
     fn on_start(&mut self, now: Time, packet_size: Bytes) {
         self.packet_size = packet_size;
-        (self.min_rtt_at, self.heard_at) = (now, now);
+        (self.min_rtt_at, self.last_ack_at) = (now, now);
         self.aggregation.restart(now);
         self.pacing_rate = self.initial_rate(UNKNOWN_RTT);
     }
@@ -506,7 +506,7 @@ impl Controller for Bbr1 {
         self.episode.on_sent(packet);
         // Nothing was in flight for longer than acknowledgements and pacing explain: the source was idle.
         let alone = packet.in_flight == packet.size;
-        let quiet = packet.at.since(self.heard_at);
+        let quiet = packet.at.since(self.last_ack_at);
         let idle = alone && self.min_rtt.is_some_and(|min_rtt| quiet > min_rtt);
         if idle && !self.episode.timed_out() {
             self.restarted = true;
@@ -547,7 +547,7 @@ impl Controller for Bbr1 {
         let Some(delivery) = feedback.delivery() else {
             return;
         };
-        self.heard_at = feedback.now;
+        self.last_ack_at = feedback.now;
         self.learn(feedback, &delivery);
         self.set_pacing_rate(self.pacing_gain(), feedback.smoothed_rtt);
         let acked = self.packets(feedback.newly_delivered());

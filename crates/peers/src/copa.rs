@@ -140,7 +140,7 @@ pub struct Copa {
     /// When slow start doubled the window last, where it does that once in a round trip.
     doubled_at: Option<Time>,
     standing: SlidingMin,
-    least: SlidingMin,
+    min_rtt: SlidingMin,
     smoothed_rtt: Duration,
     velocity: Velocity,
     competition: Competition,
@@ -164,7 +164,7 @@ impl Copa {
             slow_start: true,
             doubled_at: None,
             standing: SlidingMin::new(),
-            least: SlidingMin::new(),
+            min_rtt: SlidingMin::new(),
             smoothed_rtt: Duration::ZERO,
             velocity: Velocity::new(repeats),
             competition: Competition::new(config.delta),
@@ -189,23 +189,23 @@ impl Copa {
             Variant::Mvfst => self.smoothed_rtt,
         };
         let standing = self.standing.update(now, window, rtt);
-        let min_rtt = self.least.update(now, MIN_RTT_WINDOW, rtt);
+        let min_rtt = self.min_rtt.update(now, MIN_RTT_WINDOW, rtt);
         (standing, min_rtt.min(standing))
     }
 
     /// Whether the rate is at most the target: window/standing ≤ 1/(δ·d_q).
-    fn is_below_target(&self, standing: Duration, least: Duration) -> bool {
-        let queueing = standing.saturating_sub(least).as_secs_f64();
+    fn is_below_target(&self, standing: Duration, min_rtt: Duration) -> bool {
+        let queueing = standing.saturating_sub(min_rtt).as_secs_f64();
         self.window * self.delta() * queueing <= standing.as_secs_f64()
     }
 
     fn on_acked(&mut self, now: Time, acked: &Acked) {
-        let (standing, least) = self.measure(now, acked.rtt);
+        let (standing, min_rtt) = self.measure(now, acked.rtt);
         if self.config.competitive {
             self.competition
-                .on_sample(now, acked.rtt, standing, least, self.smoothed_rtt);
+                .on_sample(now, acked.rtt, standing, min_rtt, self.smoothed_rtt);
         }
-        let below = self.is_below_target(standing, least);
+        let below = self.is_below_target(standing, min_rtt);
         let packets = acked.packet.size / self.packet_size;
         if below && acked.packet.app_limited {
             // A queue that is empty because the source is says nothing of the path.
@@ -333,7 +333,7 @@ impl Controller for Copa {
         record("velocity", self.velocity.get());
         record("delta", self.delta());
         let ms = |span: Option<Duration>| span.map_or(f64::NAN, Duration::as_millis_f64);
-        record("delay_min_ms", ms(self.least.get()));
+        record("delay_min_ms", ms(self.min_rtt.get()));
         record("standing_ms", ms(self.standing.get()));
     }
 }

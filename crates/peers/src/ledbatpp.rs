@@ -155,7 +155,7 @@ pub struct LedbatPp {
     /// The next packet to leave; those below `reduced_at` left before the last reduction.
     next_number: u64,
     reduced_at: u64,
-    heard_at: Time,
+    last_ack_at: Time,
     used: Used,
 }
 
@@ -179,7 +179,7 @@ impl LedbatPp {
             slowdown_began: Time::ZERO,
             next_number: 0,
             reduced_at: 0,
-            heard_at: Time::ZERO,
+            last_ack_at: Time::ZERO,
             used: Used::default(),
         })
     }
@@ -261,7 +261,7 @@ impl Controller for LedbatPp {
     fn on_start(&mut self, now: Time, packet_size: Bytes) {
         self.packet_size = packet_size;
         self.delays.minute_at = now;
-        self.heard_at = now;
+        self.last_ack_at = now;
     }
 
     fn on_sent(&mut self, packet: &Departure) {
@@ -269,7 +269,7 @@ impl Controller for LedbatPp {
         self.used.on_sent(packet);
         // After an idle time as long as a timeout's least the window says nothing of the path any more (RFC 5681 §4.1).
         let alone = packet.in_flight == packet.size;
-        let idle = packet.at.since(self.heard_at) > self.smoothed_rtt * 4;
+        let idle = packet.at.since(self.last_ack_at) > self.smoothed_rtt * 4;
         if alone && packet.app_limited && idle && self.stage == Stage::Avoidance {
             self.window = self.window.min(SMALL_WINDOW_PACKETS);
             self.stage = Stage::SlowStart { first: false };
@@ -290,7 +290,7 @@ impl Controller for LedbatPp {
             self.reduced_at = self.next_number;
         }
         for acked in feedback.acked {
-            self.heard_at = feedback.now;
+            self.last_ack_at = feedback.now;
             self.delays.update(feedback.now, acked.rtt);
             if self.used.supports_growth(&acked.packet) {
                 self.on_acked(feedback.now, acked.packet.size / self.packet_size);

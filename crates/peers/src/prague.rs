@@ -56,7 +56,7 @@ initial_window_alone!(
 struct Marks {
     alpha: f64,
     /// Whether there has been a mark ever.
-    seen: bool,
+    any_mark: bool,
     since: Time,
     packets: u64,
     marked: u64,
@@ -71,9 +71,9 @@ impl Marks {
             return;
         }
         let share = (self.marked as f64 / self.packets as f64).min(1.0);
-        if !self.seen && self.marked > 0 {
-            (self.seen, self.alpha) = (true, 1.0);
-        } else if self.seen {
+        if !self.any_mark && self.marked > 0 {
+            (self.any_mark, self.alpha) = (true, 1.0);
+        } else if self.any_mark {
             self.alpha += ALPHA_WEIGHT * (share - self.alpha);
         }
         (self.since, self.packets, self.marked) = (now, 0, 0);
@@ -81,8 +81,8 @@ impl Marks {
 
     /// α as a mark that has just come counts: the first one says that it is one.
     fn at_mark(&mut self) -> f64 {
-        if !self.seen {
-            (self.seen, self.alpha) = (true, 1.0);
+        if !self.any_mark {
+            (self.any_mark, self.alpha) = (true, 1.0);
         }
         self.alpha
     }
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_share_that_stays_comes_closer_by_a_sixteenth() {
         let mut marks = Marks {
-            seen: true,
+            any_mark: true,
             ..Marks::default()
         };
         let mut now = Time::ZERO;
@@ -334,7 +334,7 @@ mod tests {
     fn a_mark_takes_half_of_alpha_once_in_a_round_trip() {
         let mut prague = prague();
         (prague.window, prague.threshold) = (100.0, 100.0);
-        (prague.marks.seen, prague.marks.alpha) = (true, 0.2);
+        (prague.marks.any_mark, prague.marks.alpha) = (true, 0.2);
         acknowledge(&mut prague, 100, RTT, 1, 1);
         assert!((prague.window - 90.0).abs() < 1e-9, "{}", prague.window);
         acknowledge(&mut prague, 120, RTT, 1, 1);

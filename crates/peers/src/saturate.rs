@@ -152,7 +152,7 @@ pub struct Saturate {
     /// Whether the last round lost what a queue had no room for.
     overflowed: bool,
     /// The least difference between the two clocks' times of arrival and departure, ns.
-    least: Option<i64>,
+    min_apart: Option<i64>,
     clock: ReceiverClock,
     /// Of the packet acknowledged last: its time in this direction's queue, and the rest of its round trip.
     queue: Duration,
@@ -160,7 +160,7 @@ pub struct Saturate {
     window: Bytes,
     /// The bytes that a silence adds to the window.
     bridged: Bytes,
-    heard: Time,
+    last_feedback_at: Time,
     next_tick: Time,
 }
 
@@ -178,13 +178,13 @@ impl Saturate {
             newest_sent: 0,
             target: config.delay,
             overflowed: false,
-            least: None,
+            min_apart: None,
             clock: ReceiverClock::default(),
             queue: Duration::ZERO,
             rest: Duration::ZERO,
             window: Bytes::new(1500) * INITIAL_PACKETS,
             bridged: Bytes::ZERO,
-            heard: Time::ZERO,
+            last_feedback_at: Time::ZERO,
             next_tick: Time::ZERO,
             config,
         })
@@ -195,9 +195,9 @@ impl Saturate {
         let sent = acked.packet.at;
         let received_at = acked.received_at.filter(|at| {
             let believed = self.clock.believes(feedback.now, sent, *at);
-            if !believed && self.least.is_some() {
+            if !believed && self.min_apart.is_some() {
                 // Ours has to do.
-                self.least = None;
+                self.min_apart = None;
                 self.deliveries = Deliveries::default();
             }
             believed
@@ -205,14 +205,16 @@ impl Saturate {
         match received_at {
             Some(at) => {
                 let apart = at.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
-                let min_apart = self.least.map_or(apart, |min_apart| min_apart.min(apart));
-                self.least = Some(min_apart);
+                let min_apart = self
+                    .min_apart
+                    .map_or(apart, |min_apart| min_apart.min(apart));
+                self.min_apart = Some(min_apart);
                 self.queue = Duration::from_nanos(apart.abs_diff(min_apart));
                 self.rest = acked.rtt.saturating_sub(self.queue).min(LONGEST_REST);
                 self.deliveries.add(at, size);
             }
             // It arrived, but when is not known: it counts for the bin of its neighbours.
-            None if self.least.is_some() => self.deliveries.bytes += size.get(),
+            None if self.min_apart.is_some() => self.deliveries.bytes += size.get(),
             None => {
                 self.queue = acked.rtt.saturating_sub(feedback.min_rtt);
                 self.rest = feedback.min_rtt;
@@ -262,7 +264,7 @@ impl Controller for Saturate {
     fn on_start(&mut self, now: Time, packet_size: Bytes) {
         self.packet_size = packet_size;
         self.window = packet_size * INITIAL_PACKETS;
-        (self.heard, self.next_tick) = (now, now + TICK);
+        (self.last_feedback_at, self.next_tick) = (now, now + TICK);
     }
 
     fn on_sent(&mut self, packet: &verus_core::controller::Departure) {
@@ -280,7 +282,7 @@ impl Controller for Saturate {
             return;
         };
         self.judge(newest.packet.number);
-        self.heard = feedback.now;
+        self.last_feedback_at = feedback.now;
         // A window that was not used says nothing of what a larger one would do. One that is far too small
         // grows with what arrives, not at once: a burst of a whole window would overflow queues on the way.
         let used = feedback.in_flight_before + self.packet_size > self.window();
@@ -294,7 +296,7 @@ impl Controller for Saturate {
     }
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
-        self.heard = timeout.now;
+        self.last_feedback_at = timeout.now;
         self.bridged = Bytes::ZERO;
         self.window = self.packet_size * PROBE_PACKETS;
         self.round = Round::default();
@@ -302,7 +304,7 @@ impl Controller for Saturate {
 
     fn on_tick(&mut self, now: Time, in_flight: Bytes) {
         self.next_tick = now + TICK;
-        let silence = now.since(self.heard);
+        let silence = now.since(self.last_feedback_at);
         if silence > TICK && !in_flight.is_zero() && self.window > self.packet_size * PROBE_PACKETS
         {
             let bridged = silence.min(SILENCE_BRIDGED).as_secs_f64();

@@ -238,7 +238,7 @@ pub struct Sprout {
     /// Whether the last packet was one.
     last_heartbeat: bool,
     /// The time of the last report, or of the flow's beginning.
-    heard: Time,
+    last_report_at: Time,
     /// The forecast at the sender, until the receiver half reports.
     at_sender: Option<Box<AtSender>>,
 }
@@ -266,7 +266,7 @@ impl Sprout {
             heartbeat: Time::ZERO,
             heartbeat_due: true,
             last_heartbeat: false,
-            heard: Time::ZERO,
+            last_report_at: Time::ZERO,
         })
     }
 
@@ -317,8 +317,8 @@ impl Sprout {
             .operative
             .as_ref()
             .is_none_or(|operative| (report.tick.wrapping_sub(operative.tick) as i32) > 0);
-        if newer || now.since(self.heard) > OUTDATED {
-            self.heard = now;
+        if newer || now.since(self.last_report_at) > OUTDATED {
+            self.last_report_at = now;
             // The receiver is there: at slow heartbeats it would go on seeing an outage in the time between.
             self.heartbeat = self.heartbeat.min(now + HEARTBEAT);
             let max_settled = self
@@ -363,7 +363,7 @@ impl Controller for Sprout {
     fn on_start(&mut self, now: Time, packet_size: Bytes) {
         self.packet_size = packet_size.get();
         self.heartbeat = now;
-        self.heard = now;
+        self.last_report_at = now;
     }
 
     fn on_sent(&mut self, packet: &Departure) {
@@ -381,7 +381,7 @@ impl Controller for Sprout {
             self.queued += size;
         }
         self.heartbeat = packet.at
-            + if packet.at > self.heard + UNHEARD {
+            + if packet.at > self.last_report_at + UNHEARD {
                 SLOW_HEARTBEAT
             } else {
                 HEARTBEAT

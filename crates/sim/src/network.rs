@@ -65,7 +65,7 @@ struct Network {
     /// arrival and its acknowledgement's are one event; see [`Plan::answers_are_certain`].
     certain: Option<Vec<Duration>>,
     /// The flows whose senders receive something at this instant.
-    hearing: Vec<usize>,
+    acknowledged: Vec<usize>,
     observers: Observers,
     /// Data packets sent so far, as [`DataPacket::id`] counts them.
     sent: u32,
@@ -258,7 +258,7 @@ impl Network {
             acks: Direction::new(acks, Duration::ZERO),
             flows,
             certain,
-            hearing: Vec::new(),
+            acknowledged: Vec::new(),
             observers: Observers::new(&plan, &base_rtt, end, logs),
             sent: 0,
             now: Time::ZERO,
@@ -496,8 +496,8 @@ impl Network {
         let ends = &mut self.flows[index].ends;
         if let Some(client) = &mut ends.client {
             ends.sender.offer(client.on_asked());
-            if self.hearing.last() != Some(&index) {
-                self.hearing.push(index);
+            if self.acknowledged.last() != Some(&index) {
+                self.acknowledged.push(index);
             }
         }
     }
@@ -774,10 +774,10 @@ impl Network {
                 }
             }
         }
-        for at in 0..self.hearing.len() {
-            self.pump(now, self.hearing[at]);
+        for at in 0..self.acknowledged.len() {
+            self.pump(now, self.acknowledged[at]);
         }
-        self.hearing.clear();
+        self.acknowledged.clear();
     }
 
     /// Acknowledgements arrive of packets that reached the receiver `way_back` ago and were acknowledged at once.
@@ -806,8 +806,8 @@ impl Network {
                 self.at = index;
                 sender.on_ack(now, ack, None).expect(HONEST);
                 self.observers.on_acknowledged(now, index, sender);
-                if self.hearing.last() != Some(&index) {
-                    self.hearing.push(index);
+                if self.acknowledged.last() != Some(&index) {
+                    self.acknowledged.push(index);
                 }
             }
         };
@@ -832,8 +832,8 @@ impl Network {
             .and_then(|(half, report)| half.take_report(report));
         ends.sender.on_ack(now, ack, report).expect(HONEST);
         self.observers.on_acknowledged(now, index, &ends.sender);
-        if self.hearing.last() != Some(&index) {
-            self.hearing.push(index);
+        if self.acknowledged.last() != Some(&index) {
+            self.acknowledged.push(index);
         }
     }
 

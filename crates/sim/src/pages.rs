@@ -24,11 +24,11 @@ pub struct Client {
     pages: Pages,
     draws: ChaCha8Rng,
     /// Pages requested so far, including the one that is awaited.
-    asked: u64,
+    requested: u64,
     /// The request time of the awaited page, if any.
     since: Option<Time>,
     /// Whether its request has reached the server.
-    heard: bool,
+    request_arrived: bool,
     /// The end of the last page in the connection's data.
     end: Bytes,
 }
@@ -39,9 +39,9 @@ impl Client {
         Client {
             pages,
             draws,
-            asked: 0,
+            requested: 0,
             since: None,
-            heard: false,
+            request_arrived: false,
             end: Bytes::ZERO,
         }
     }
@@ -50,8 +50,8 @@ impl Client {
     pub fn ask(&mut self, now: Time) -> Bytes {
         if self.since.is_none() {
             self.since = Some(now);
-            self.asked += 1;
-            self.heard = false;
+            self.requested += 1;
+            self.request_arrived = false;
         }
         self.pages.request
     }
@@ -59,14 +59,14 @@ impl Client {
     /// The request reaches the server; returns the size of the page.
     pub fn on_asked(&mut self) -> Bytes {
         let size = self.pages.size.draw_bytes(&mut self.draws);
-        self.heard = true;
+        self.request_arrived = true;
         self.end += size;
         size
     }
 
     /// `delivered` bytes have been delivered by `now`; returns how long the page took, if this completes it.
     pub fn on_delivered(&mut self, now: Time, delivered: Bytes) -> Option<Duration> {
-        if !self.heard || delivered < self.end {
+        if !self.request_arrived || delivered < self.end {
             return None;
         }
         let since = self.since.take()?;
@@ -75,7 +75,7 @@ impl Client {
 
     /// The time the client waits before it requests the next page, if there is one.
     pub fn think(&mut self) -> Option<Duration> {
-        if self.pages.count == Some(self.asked) {
+        if self.pages.count == Some(self.requested) {
             return None;
         }
         if self.pages.think_s == 0.0 {
@@ -87,6 +87,6 @@ impl Client {
 
     /// Whether the last page has arrived.
     pub fn is_complete(&self) -> bool {
-        self.since.is_none() && self.pages.count == Some(self.asked)
+        self.since.is_none() && self.pages.count == Some(self.requested)
     }
 }

@@ -111,7 +111,7 @@ impl<P: Packet> Link<P> {
                 Server::Trace(TraceServer {
                     cursor,
                     opportunity: opportunity.get(),
-                    left: 0,
+                    remaining: 0,
                 })
             }
             Service::Rate(schedule) => Server::Rate(RateServer::new(schedule)),
@@ -225,7 +225,7 @@ impl<P: Packet> Link<P> {
             self.next = None;
         } else {
             match &self.server {
-                Server::Trace(server) if server.left == 0 => self.next = server.cursor.time(),
+                Server::Trace(server) if server.remaining == 0 => self.next = server.cursor.time(),
                 _ => self.start(at, dropped),
             }
         }
@@ -320,9 +320,9 @@ impl<P: Packet> Link<P> {
             }
             Server::Trace(server) => {
                 let until = match self.next {
-                    Some(next) if self.sending && waiting < server.left => Some(next),
+                    Some(next) if self.sending && waiting < server.remaining => Some(next),
                     Some(_) => {
-                        let after = (waiting - server.left.min(waiting)) / server.opportunity;
+                        let after = (waiting - server.remaining.min(waiting)) / server.opportunity;
                         server.cursor.time_after(after)
                     }
                     None => None,
@@ -436,7 +436,7 @@ impl Server {
     #[inline]
     fn on_idle(&mut self, now: Time) {
         match self {
-            Server::Trace(server) => server.left = 0,
+            Server::Trace(server) => server.remaining = 0,
             Server::Rate(server) => (server.idle_since, server.idle_bytes) = (now, 0),
         }
     }
@@ -450,27 +450,27 @@ struct TraceServer {
     /// Bytes that each opportunity carries.
     opportunity: u64,
     /// Bytes left of the opportunity in use, once the packet being sent is finished.
-    left: u64,
+    remaining: u64,
 }
 
 impl TraceServer {
     /// Begins to use the opportunity at the cursor.
     #[inline]
     fn take_opportunity(&mut self) {
-        self.left = self.opportunity;
+        self.remaining = self.opportunity;
         self.cursor.step();
     }
 
     /// The end of a packet that begins at `at` with the rest of an opportunity.
     #[inline]
     fn finish(&mut self, at: Time, size: u64) -> Option<Time> {
-        if size <= self.left {
-            self.left -= size;
+        if size <= self.remaining {
+            self.remaining -= size;
             return Some(at);
         }
-        let missing = size - self.left;
+        let missing = size - self.remaining;
         if missing > self.opportunity {
-            self.left = 0;
+            self.remaining = 0;
             let whole = (missing - 1) / self.opportunity;
             self.cursor.skip(whole);
             return self.finish_in_next(missing - whole * self.opportunity);
@@ -482,7 +482,7 @@ impl TraceServer {
     fn finish_in_next(&mut self, missing: u64) -> Option<Time> {
         let at = self.cursor.time()?;
         self.take_opportunity();
-        self.left -= missing;
+        self.remaining -= missing;
         Some(at)
     }
 

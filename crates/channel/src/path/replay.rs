@@ -177,7 +177,7 @@ struct Trains {
     base_ms: u64,
     /// The opportunity in use, and its remaining bytes.
     index: usize,
-    left: u64,
+    remaining: u64,
     /// When the last packet that came is released, ms, its offset by size apart; `None` before the first. Of a heavy
     /// packet it may be earlier than a light one's before it.
     last_ms: Option<u64>,
@@ -192,7 +192,7 @@ impl Trains {
             start_ms: 0,
             base_ms: 0,
             index: 0,
-            left: 0,
+            remaining: 0,
             last_ms: None,
         }
     }
@@ -204,7 +204,7 @@ impl Trains {
         let idle = |last: u64| now + self.base_ms > last + self.timer_ms;
         let (release, light) = if self.last_ms.is_none_or(idle) {
             (self.line, self.base_ms) = self.trace.at(now % self.trace.period_ms());
-            (self.start_ms, self.index, self.left) = (now, 0, unit - size);
+            (self.start_ms, self.index, self.remaining) = (now, 0, unit - size);
             (now + self.base_ms, true)
         } else {
             let offsets = self.trace.offsets(self.line);
@@ -213,12 +213,12 @@ impl Trains {
                 .get(self.index)
                 .is_some_and(|offset| u64::from(*offset) < elapsed)
             {
-                (self.index, self.left) = (self.index + 1, unit);
+                (self.index, self.remaining) = (self.index + 1, unit);
             }
-            if self.left < size {
-                (self.index, self.left) = (self.index + 1, unit);
+            if self.remaining < size {
+                (self.index, self.remaining) = (self.index + 1, unit);
             }
-            self.left -= size;
+            self.remaining -= size;
             match (offsets.get(self.index), offsets.last()) {
                 // The format does not require that offsets increase: one that has passed adds no
                 // delay.

@@ -32,7 +32,7 @@ const SWING_RTTS: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Competition {
     /// 1/δ where there are none.
-    least: f64,
+    min_packets: f64,
     /// 1/δ now.
     packets: f64,
     greatest_rtt: WindowedMax<Duration>,
@@ -48,7 +48,7 @@ impl Competition {
     /// `delta`: δ without competition.
     pub(super) fn new(delta: f64) -> Self {
         Competition {
-            least: 1.0 / delta,
+            min_packets: 1.0 / delta,
             packets: 1.0 / delta,
             greatest_rtt: Windowed::new(),
             empty_at: Time::ZERO,
@@ -77,14 +77,14 @@ impl Competition {
         now: Time,
         rtt: Duration,
         standing: Duration,
-        least: Duration,
+        min_rtt: Duration,
         smoothed_rtt: Duration,
     ) {
         let swing = smoothed_rtt * SWING_RTTS;
         let at = now.as_nanos();
         let greatest = self.greatest_rtt.update(at, swing.as_nanos(), rtt);
-        let nearly = greatest.saturating_sub(least) / NEARLY;
-        if standing.saturating_sub(least) <= nearly {
+        let nearly = greatest.saturating_sub(min_rtt) / NEARLY;
+        if standing.saturating_sub(min_rtt) <= nearly {
             self.empty_at = now;
         }
         let on = now.since(self.empty_at) > smoothed_rtt * EMPTY_WITHIN_RTTS;
@@ -93,7 +93,7 @@ impl Competition {
         }
         self.on = on;
         if !on {
-            self.packets = self.least;
+            self.packets = self.min_packets;
         } else if now.since(self.grew_at) >= smoothed_rtt {
             self.packets += 1.0;
             self.grew_at = now;
@@ -105,7 +105,7 @@ impl Competition {
         if self.fell_at.is_some_and(|at| now.since(at) < smoothed_rtt) {
             return;
         }
-        self.packets = (self.packets / 2.0).max(self.least);
+        self.packets = (self.packets / 2.0).max(self.min_packets);
         self.fell_at = Some(now);
     }
 }

@@ -151,16 +151,16 @@ fn run(scenario: &Scenario) -> Result<Outcome, Error> {
 }
 
 /// By what a run of this scheme beside Cubic ends.
-fn said(scheme: &str) -> String {
+fn message_of(scheme: &str) -> String {
     match run(&scenario(&["cubic", scheme])) {
-        Err(Error::Controller(said)) => said,
+        Err(Error::Controller(message)) => message,
         other => panic!("{scheme}: {:?}", other.map(|_| "it ran")),
     }
 }
 
 #[test]
 fn a_panic_ends_its_run_with_scheme_and_time_and_the_next_one_runs() {
-    let first = said("panics");
+    let first = message_of("panics");
     let (place, problem) = first.split_once(" s: ").expect("a time");
     assert!(place.starts_with("`panics` at 0.05"), "{first}");
     assert!(
@@ -168,20 +168,20 @@ fn a_panic_ends_its_run_with_scheme_and_time_and_the_next_one_runs() {
         "{first}"
     );
     assert!(problem.contains("foreign_controllers.rs:"), "{first}");
-    assert_eq!(first, said("panics"));
+    assert_eq!(first, message_of("panics"));
     run(&scenario(&["cubic"])).expect("it runs");
 }
 
 #[test]
 fn a_panic_before_the_first_packet_or_in_the_receivers_half_is_told_alike() {
-    let started = said("panics-at-start");
+    let started = message_of("panics-at-start");
     assert!(
         started.starts_with(
             "`cubic+panics-at-start` at 0.000000 s: it panicked: at the start and in two lines"
         ),
         "{started}"
     );
-    let received = said("receiver-panics");
+    let received = message_of("receiver-panics");
     assert!(
         received.starts_with("`receiver-panics` at 0.0"),
         "{received}"
@@ -201,28 +201,31 @@ fn a_run_in_steps_ends_alike() {
 #[test]
 fn a_window_or_a_pace_of_which_nothing_can_come_is_an_error() {
     for scheme in ["nan", "negative"] {
-        let said = said(scheme);
+        let message = message_of(scheme);
         assert!(
-            said.ends_with(
+            message.ends_with(
                 "it will never send again: nothing is in flight, it asks for no tick, and its window is 0 bytes"
             ),
-            "{said}"
+            "{message}"
         );
-        assert!(said.starts_with(&format!("`{scheme}` at 0.")), "{said}");
+        assert!(
+            message.starts_with(&format!("`{scheme}` at 0.")),
+            "{message}"
+        );
     }
-    let paced = said("paced-by-nothing");
+    let paced = message_of("paced-by-nothing");
     assert!(paced.contains("it will never send again"), "{paced}");
 }
 
 #[test]
 fn a_window_without_bounds_is_an_error_before_memory_runs_out() {
-    let said = said("huge");
-    assert!(said.starts_with("`huge` at 0.05"), "{said}");
+    let message = message_of("huge");
+    assert!(message.starts_with("`huge` at 0.05"), "{message}");
     assert!(
-        said.ends_with(
+        message.ends_with(
             "it lets more than 1000000 packets leave at once; its window is 1500000000000000000 bytes"
         ),
-        "{said}"
+        "{message}"
     );
 }
 
@@ -233,12 +236,12 @@ fn ticks_without_end_are_an_error() {
         ("ticks-each-ns", "`ticks-each-ns` at 0.0"),
         ("receiver-ticks-now", "`receiver-ticks-now` at 0.0"),
     ] {
-        let said = said(scheme);
-        assert!(said.starts_with(starts), "{said}");
+        let message = message_of(scheme);
+        assert!(message.starts_with(starts), "{message}");
         assert!(
-            said.contains("it asked for 1000000 ticks in 0.0")
-                && said.ends_with(" s: next_tick() must be after now"),
-            "{said}"
+            message.contains("it asked for 1000000 ticks in 0.0")
+                && message.ends_with(" s: next_tick() must be after now"),
+            "{message}"
         );
     }
 }
@@ -259,8 +262,8 @@ fn a_run_may_take_so_many_events_and_no_more() {
         format!("{:?}", unbounded.metrics)
     );
     for most in [1, 5000, events - 1] {
-        let said = bounded(most).expect_err("it takes more").to_string();
+        let message = bounded(most).expect_err("it takes more").to_string();
         let expected = format!("the run took more than {most} events (max_events) up to ");
-        assert!(said.starts_with(&expected), "{said}");
+        assert!(message.starts_with(&expected), "{message}");
     }
 }
