@@ -80,8 +80,9 @@ def test_a_plot_shows_itself_and_is_saved(tmp_path: Path) -> None:
     assert ET.parse(plot.save(tmp_path / "rate.svg")).getroot().tag.endswith("svg")
     assert plot.save(tmp_path / "rate.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ValueError, match=r"path: .*must end in"):
-        plot.save(tmp_path / "rate.pdf")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["rate.png", "rate.svg"]
+        plot.save(tmp_path / "rate.gif")
+    assert plot.save(tmp_path / "rate.pdf").read_bytes().startswith(b"%PDF")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rate.pdf", "rate.png", "rate.svg"]
 
 
 def test_nothing_is_drawn_before_somebody_looks(monkeypatch: pytest.MonkeyPatch, comparison: Comparison) -> None:

@@ -56,7 +56,7 @@ def test_the_page_holds_every_figure_and_stays_small(saved: Path) -> None:
         assert word in page
 
 
-def test_every_figure_is_drawn_as_svg_and_png(saved: Path) -> None:
+def test_every_figure_is_drawn_as_svg_png_and_pdf(saved: Path) -> None:
     names = {"delay-throughput", "delay-profile", "series-city-driving-3g-up", "series-rate-8"}
     assert {path.stem for path in (saved / "figures").glob("*.svg")} == names
     assert {path.stem for path in (saved / "figures").glob("*.png")} == names
@@ -64,6 +64,9 @@ def test_every_figure_is_drawn_as_svg_and_png(saved: Path) -> None:
         assert len(list(ElementTree.parse(path).iter())) > 50
     for path in (saved / "figures").glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG")
+    assert {path.stem for path in (saved / "figures").glob("*.pdf")} == names
+    for path in (saved / "figures").glob("*.pdf"):
+        assert path.read_bytes().startswith(b"%PDF")
 
 
 def test_the_page_is_the_same_drawn_again(saved: Path, verus: Command) -> None:

@@ -34,8 +34,8 @@ def info(
     names
         Files that `verus train` wrote.
     plot
-        Draw the matrix of the (only) model: `.svg` or `.png` has the first ten quantization steps, as Figs. 5a and 6a;
-        `.html` is a page of the whole matrix, with zoom.
+        Draw the matrix of the (only) model: `.svg`, `.png` or `.pdf` has the first ten quantization steps, as Figs. 5a
+        and 6a; `.html` is a page of the whole matrix, with zoom.
     zoom
         With --plot, draw only the quantization step that contains this delay, in ms, as Figs. 5b and 6b.
     force
@@ -47,12 +47,14 @@ def info(
     if zoom is not None and plot is None:
         raise FieldError("zoom", "needs --plot")
     if plot is not None:
+        from verus.report import render
+
         if len(names) != 1:
             raise FieldError("plot", f"draws one model, not {len(names)}")
-        if plot.suffix not in (".svg", ".png", ".html"):
-            raise FieldError("plot", f"`{plot}` must end in .svg, .png or .html")
+        if plot.suffix not in (*render.FORMATS, ".html"):
+            raise FieldError("plot", f"`{plot}` must end in .svg, .png, .pdf or .html")
         if plot.suffix == ".html" and zoom is not None:
-            raise FieldError("zoom", "is for .svg and .png: a page has all of the matrix")
+            raise FieldError("zoom", "is for pictures: a page has all of the matrix")
         refuse_existing(plot, force=force, field="plot")
         low, high = models[0]["delay_min_ms"], models[0]["delay_max_ms"]
         if zoom is not None and not low <= zoom <= high:
@@ -80,8 +82,7 @@ def _drawn(path: Path, about: dict[str, Any], suffix: str, zoom_ms: int | None) 
             lead += " Each picture is a part of the diagonal; transitions between these parts are not drawn."
         section = Section(title="Transitions", figures=drawn_whole)
         return to_html(Page(title=f"Verus: the matrix of {path.name}", lead=lead, sections=[section])).encode()
-    drawn = render.svg(matrix(path, about, zoom_ms=zoom_ms).spec)
-    return drawn.encode() if suffix == ".svg" else render.png(drawn)
+    return render.picture(matrix(path, about, zoom_ms=zoom_ms).spec, suffix)
 
 
 def show(models: Sequence[dict[str, Any]]) -> None:

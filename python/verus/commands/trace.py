@@ -57,7 +57,7 @@ def plot(
     name
         A trace file or the name of a channel.
     out
-        File to write: `.svg`, `.png` or `.html`. Default: the trace's name as `.svg`.
+        File to write: `.svg`, `.png`, `.pdf` or `.html`. Default: the trace's name as `.svg`.
     seed
         Random seed of a built-in channel.
     duration
@@ -68,23 +68,20 @@ def plot(
     above_zero("duration_s", duration, "seconds")
     check_seed(seed)
     checked("trace", name, _verus.check_channel)
-    from verus.report import figures
+    from verus.report import figures, page, render
 
     target = out or Path(f"{figures.slug(Path(name).name)}.svg")
-    if target.suffix not in (".svg", ".png", ".html"):
-        raise FieldError("out", f"`{target}` must end in .svg, .png or .html")
+    if target.suffix not in (*render.FORMATS, ".html"):
+        raise FieldError("out", f"`{target}` must end in .svg, .png, .pdf or .html")
     refuse_existing(target, force=force)
     times = _verus.trace_read(name, seed, duration)["times_ms"]
-
-    from verus.report import page, render
 
     figure = figures.trace_rate(name, times)
     if target.suffix == ".html":
         section = page.Section(title=figure.title, figures=[figure])
         content = page.to_html(page.Page(title=figure.title, lead="", sections=[section])).encode()
     else:
-        drawn = render.svg(figure.spec)
-        content = drawn.encode() if target.suffix == ".svg" else render.png(drawn)
+        content = render.picture(figure.spec, target.suffix)
     write_whole(target, content)
     tell(str(target))
 

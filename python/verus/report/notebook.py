@@ -56,20 +56,24 @@ class Plot:
         """The picture as PNG, two pixels for each of the SVG."""
         return render.png(self.to_svg())
 
+    def to_pdf(self) -> bytes:
+        """The picture as a PDF of one page."""
+        return render.pdf(self.to_svg())
+
     def save(self, path: str | PathLike[str]) -> Path:
         """Writes the picture, whole or not at all, in place of any earlier file.
 
         Args:
-            path: A name that ends in ``.svg`` or ``.png``.
+            path: A name that ends in ``.svg``, ``.png`` or ``.pdf``.
 
         Raises:
             ValueError: It ends in something else.
             OSError: It cannot be written.
         """
         target = Path(path)
-        if target.suffix not in (".svg", ".png"):
-            raise FieldError("path", f"`{target}` must end in .svg or .png")
-        write_whole(target, self.to_svg().encode() if target.suffix == ".svg" else self.to_png(), field="path")
+        if target.suffix not in render.FORMATS:
+            raise FieldError("path", f"`{target}` must end in .svg, .png or .pdf")
+        write_whole(target, render.picture(self.spec, target.suffix), field="path")
         return target
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""Turns figures into files: SVG by Vega, and PNG from that SVG.
+"""Turns figures into files: SVG by Vega, and PNG and PDF from that SVG.
 
 Drawing takes longer than simulating, and holds the interpreter lock. So child processes draw a
 folder of figures while the parent writes the page. They live as long as the parent, since each must
@@ -48,16 +48,35 @@ def png(drawn: str) -> bytes:
     return content
 
 
+def pdf(drawn: str) -> bytes:
+    """An SVG as a PDF of one page, with its text as text."""
+    import vl_convert
+
+    content: bytes = vl_convert.svg_to_pdf(drawn)
+    return content
+
+
+#: Endings of the files that a figure can be drawn as.
+FORMATS = (".svg", ".png", ".pdf")
+
+
+def picture(spec: Spec, ending: str) -> bytes:
+    """The figure as a file of one of the `FORMATS`."""
+    drawn = svg(spec)
+    return {".svg": str.encode, ".png": png, ".pdf": pdf}[ending](drawn)
+
+
 def write(name: str, spec: Spec, folder: Path) -> None:
-    """Writes ``NAME.svg`` and ``NAME.png`` into `folder`."""
+    """Writes ``NAME.svg``, ``NAME.png`` and ``NAME.pdf`` into `folder`."""
     drawn = svg(spec)
     replace_whole(folder / f"{name}.svg", drawn.encode())
     replace_whole(folder / f"{name}.png", png(drawn))
+    replace_whole(folder / f"{name}.pdf", pdf(drawn))
 
 
 @contextlib.contextmanager
 def writing(figures: Sequence[Figure], folder: Path) -> Iterator[None]:
-    """Writes every figure as SVG and PNG into `folder` while the block runs; done when it ends.
+    """Writes every figure as SVG, PNG and PDF into `folder` while the block runs; done when it ends.
 
     Raises:
         FieldError: `folder` is a link.

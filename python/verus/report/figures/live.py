@@ -69,18 +69,8 @@ def _name(views: Sequence[_View]) -> Spec | None:
         for channel in _COLORS:
             encoding = view.get("encoding", {}).get(channel, {})
             if channel == "stroke" and encoding.get("scale", 0) is None and rows and "scheme" in rows[0]:
-                colors = {
-                    row["scheme"]: row[encoding["field"]]
-                    for _, own, _ in views
-                    for row in own
-                    if encoding["field"] in row
-                }
-                scale = {"domain": list(colors), "range": list(colors.values())}
-                encoding |= {
-                    "field": "scheme",
-                    "scale": scale,
-                    "legend": {"title": None, "orient": "top", "columns": 6},
-                }
+                for look in ("stroke", "fill", "shape"):
+                    _by_scheme(view["encoding"].get(look, {}), views)
             if encoding.get("type") == "nominal" and encoding.get("legend") and "domain" in encoding["scale"]:
                 legends.append((again, view, encoding["field"]))
     if not legends:
@@ -95,6 +85,16 @@ def _name(views: Sequence[_View]) -> Spec | None:
         elif rows and named in rows[0]:
             view["transform"] = [{"filter": {"param": "named"}}, *view.get("transform", [])]
     return {"name": "named", "select": select, "bind": "legend", "views": [chosen.setdefault("name", "legend")]}
+
+
+def _by_scheme(encoding: Spec, views: Sequence[_View]) -> None:
+    """Makes a look that each row states one of its scheme, for the legend: with one domain, looks share a symbol."""
+    if encoding.get("scale", 0) is not None:
+        return
+    field = encoding["field"]
+    values = {row["scheme"]: row[field] for _, rows, _ in views for row in rows if field in row}
+    scale = {"domain": list(values), "range": list(values.values())}
+    encoding |= {"field": "scheme", "scale": scale, "legend": {"title": None, "orient": "top", "columns": 6}}
 
 
 def _zoom(name: str, panels: Sequence[Sequence[_View]], channels: Sequence[str]) -> Spec | None:
