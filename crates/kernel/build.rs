@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Each source becomes an object: its name, and what is defined. The bare one is for `bpftool struct_ops register`, of which
 /// versions before 7.2 know no links, and `unregister`, which takes out all of one name.
-const PROGRAMS: [(&str, &str, &[&str]); 5] = [
+const PROGRAMS: [(&str, &str, &[&str]); 3] = [
     ("forward", "forward", &["OPERATIONS=\".struct_ops.link\""]),
     (
         "forward",
@@ -18,9 +18,7 @@ const PROGRAMS: [(&str, &str, &[&str]); 5] = [
             "forward_operations=forward_bare",
         ],
     ),
-    ("verus", "verus", &[]),
-    ("flows", "forward-flows", &["FLOW=\"forward_flow.h\""]),
-    ("flows", "verus-flows", &["FLOW=\"verus_flow.h\""]),
+    ("flows", "flows", &[]),
 ];
 /// What Debian has, the plain name first.
 const CLANGS: [&str; 9] = [
