@@ -289,6 +289,13 @@ kernel-object: ## Write `forward` for Linux's TCP as bpftool registers it (needs
 	mkdir -p dist
 	cargo run --quiet --locked --package verus-kernel --features load --example object > $(OBJECT)
 
+.PHONY: vectors
+vectors: ## Write test vectors of `forward`, for implementations in other languages (needs a C compiler)
+	mkdir -p dist/vectors
+	VERUS_VECTORS=$(CURDIR)/dist/vectors cargo test --quiet --locked --package verus-kernel --test kernel vectors
+	tar --create --gzip --file dist/forward-vectors-$(VERSION).tar.gz --directory dist vectors
+	rm -r dist/vectors
+
 .PHONY: packages
 packages: .tools/release/stamp kernel-object ## Pack verus-endpoint for Debian and for RPM (ENDPOINT: another than the static one)
 	for kind in deb rpm; do \

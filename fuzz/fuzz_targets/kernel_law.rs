@@ -1,4 +1,4 @@
-//! `forward` in C, as Linux runs it, beside the core's; and Verus in C.
+//! `forward` in C, as Linux runs it, beside the core's.
 #![no_main]
 
 #[path = "../checks/kernel_law.rs"]
@@ -7,7 +7,5 @@ mod check;
 mod law;
 #[path = "../../crates/kernel/tests/kernel/program.rs"]
 mod program;
-#[path = "../../crates/kernel/tests/kernel/verus_law.rs"]
-mod verus_law;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::check(bytes));

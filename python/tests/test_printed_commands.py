@@ -170,9 +170,10 @@ class Shell:
                 server.wait()
             del self._servers[-1:]
             return
-        # A loopback is no channel: the trace has another name.
-        if "commute/down.trace" in command and (found := [*self._folder.glob("commute/down*.trace")]):
-            command = command.replace("commute/down.trace", str(found[0].relative_to(self._folder)))
+        # A loopback is no channel, so that its traces have other names.
+        for trace in ("commute/down.trace", "commute/up.trace"):
+            for named in self._folder.glob(trace.replace(".", "*.")):
+                command = command.replace(trace, str(named.relative_to(self._folder)))
         if "probe" in self._ports:
             command = re.sub(
                 r"(?<=probe client )((?:--duration \S+ )?(?:localhost|100\.64\.0\.1))\b",

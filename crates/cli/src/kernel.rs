@@ -8,7 +8,7 @@ use verus_kernel::{Config, Error};
 use crate::failure::Failure;
 use crate::ui::Ui;
 
-/// Give every TCP program of this machine low delay: `forward`, or Verus, as a congestion control of Linux.
+/// Give every TCP program of this machine low delay: `forward` as a congestion control of Linux.
 ///
 /// `load` registers it with the kernel, where it stays until `unload` or the next start of the machine. Nothing uses it
 /// until it is chosen: by `sysctl -w net.ipv4.tcp_congestion_control=forward`, by a program for one of its sockets
@@ -24,10 +24,10 @@ pub struct Args {
 enum Verb {
     /// Register a congestion control, until it is unloaded or the machine restarts.
     Load {
-        /// Which: forward, or verus (as its paper has it).
+        /// Which: forward.
         #[arg(value_name = "LAW")]
         law: String,
-        /// A setting of it: budget_ms of forward, ratio of verus, as `verus list schemes` explains them.
+        /// A setting of it: budget_ms, as `verus list schemes` explains it.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
         /// Another name to register it under, of at most 15 characters (default: its own).

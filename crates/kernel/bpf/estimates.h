@@ -66,7 +66,7 @@ static inline int share_exceeds(const struct share *s, u64 n, u64 packet)
 #define THERE_MEMORY (5000 * MS)
 #define LONGEST_UNHEARD (200 * MS)
 #define BRIEF (20 * MS)
-#define FULL_MEMORY (2000 * MS)
+#define FULL_MEMORY (8000 * MS)
 #define BARE_MEMORY (30000 * MS)
 
 /* More than any delay: no sample yet. */
@@ -370,6 +370,12 @@ static inline void estimates_set_rate(struct estimates *e, u64 rate)
 {
 	e->rate = rate;
 	e->steady = law_steady(e->budget / 1000, rate) * 1000;
+}
+
+/* How much sooner than r carries it a window may leave. */
+static inline u64 estimates_lead(const struct estimates *e)
+{
+	return room_is_bounded(&e->room) ? e->wanted : e->budget;
 }
 
 static inline void estimates_new(struct estimates *e, u64 budget)

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Where a flow's state is, and what is told of it: what a congestion control writes and flows.bpf.c reads. Included by the
- * header of a law's flow, which has `struct flow`. crates/kernel/src/flows.rs has the record, too.
+ * A flow: where its state is, and its record, which flows.bpf.c reads out. crates/kernel/src/flows.rs has the record, too.
  */
 #ifndef VERUS_FLOW_H
 #define VERUS_FLOW_H
+
+#include "kernel.h"
+#include "forward.h"
+
+struct flow {
+	struct forward law;
+	/* Marks (ECN) that the law has not heard of yet: windows in which the receiver told of any. */
+	u32 marks;
+	u32 timeouts;
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -12,8 +21,6 @@ struct {
 	__type(key, int);
 	__type(value, struct flow);
 } flows SEC(".maps");
-
-#define NO_SHARE (~0u)
 
 /* Little of it is more than 8 bytes, so that no compiler puts gaps in between. */
 struct record {
@@ -36,7 +43,7 @@ struct record {
 	u32 lost_packets;
 	u32 delivered_packets;
 	u32 timeouts;
-	/* In 2^-16; NO_SHARE: the law keeps none. */
+	/* In 2^-16. */
 	u32 loss_share;
 	u16 local_port;
 	u16 remote_port;
@@ -50,6 +57,25 @@ struct record {
 static inline u64 packet_of(const struct tcp_sock *tcp, u16 family)
 {
 	return tcp->mss_cache + tcp->tcp_header_len + (family == AF_INET6 ? 40 : 20);
+}
+
+static inline void fill(struct record *record, const struct flow *flow, const struct tcp_sock *tcp)
+{
+	const struct forward *law = &flow->law;
+	const struct estimates *e = &law->estimates;
+
+	record->rate_bps = e->rate;
+	record->pace_bps = law->pace;
+	record->window_bytes = law->window;
+	record->base_ns = e->base;
+	record->queue_ns = e->queue;
+	record->target_ns = e->wanted;
+	record->smoothed_rtt_ns = e->smoothed_rtt;
+	record->packet_bytes = law->packet;
+	record->newest_rtt_ns = path_base(&e->path) + e->path.delay * 1000ull;
+	record->header_bytes = law->packet - tcp->mss_cache;
+	record->loss_share = share_get(&e->lost);
+	record->phase = forward_phase(law);
 }
 
 #endif

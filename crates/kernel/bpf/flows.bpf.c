@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Reads the flows of one loaded congestion control out, as records: those of the reader's network namespace. */
-/* The header of a law's flow: build.rs. */
-#include FLOW
+#include "flow.h"
 
 SEC("iter/tcp")
-int tell_flows(struct bpf_iter__tcp *context)
+int read_flows(struct bpf_iter__tcp *context)
 {
 	struct sock_common *common = context->sk_common;
 	struct record record = {};
@@ -37,7 +36,7 @@ int tell_flows(struct bpf_iter__tcp *context)
 		*(u32 *)record.local = common->skc_rcv_saddr;
 		*(u32 *)record.remote = common->skc_daddr;
 	}
-	tell(&record, flow, tcp);
+	fill(&record, flow, tcp);
 	bpf_seq_write(context->meta->seq, &record, sizeof(record));
 	return 0;
 }

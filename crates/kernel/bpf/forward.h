@@ -62,6 +62,7 @@ static inline void decide(struct forward *f)
 		.base = e->base / 1000,
 		.queue = e->queue / 1000,
 		.wanted = e->wanted / 1000,
+		.lead = estimates_lead(e) / 1000,
 		.packet = f->packet,
 		.phase = f->drains.phase,
 	};

@@ -8,11 +8,8 @@
 #ifdef __bpf__
 /* Verified once, by itself, however often it is called; as a part of its caller it would be verified on every path there. */
 #define APART __attribute__((noinline))
-/* A loop that is verified once, not turn by turn. */
-#define COUNTED(at, turns) bpf_for(at, 0, turns)
 #else
 #define APART static inline
-#define COUNTED(at, turns) for (at = 0; at < (turns); at++)
 #endif
 
 typedef unsigned char u8;

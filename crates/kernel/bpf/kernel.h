@@ -23,11 +23,6 @@ enum bpf_map_type { BPF_MAP_TYPE_SK_STORAGE = 24 };
 #define BPF_F_NO_PREALLOC 1
 #define BPF_SK_STORAGE_GET_F_CREATE 1
 
-/* Of a loop that is verified once. */
-struct bpf_iter_num {
-	u64 __opaque[1];
-} __attribute__((aligned(8)));
-
 #include <bpf/bpf_helpers.h>
 
 #define AF_INET6 10
@@ -102,11 +97,6 @@ struct rate_sample {
 	_Bool is_ack_delayed;
 };
 
-struct ack_sample {
-	/* Bytes that were in flight when the newest packet left, itself included; 0: not known. */
-	u32 in_flight;
-};
-
 struct seq_file;
 
 struct bpf_iter_meta {
@@ -129,7 +119,6 @@ struct tcp_congestion_ops {
 	u32 flags;
 	void (*init)(struct sock *sk);
 	void (*release)(struct sock *sk);
-	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 };
 
 #pragma clang attribute pop

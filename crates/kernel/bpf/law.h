@@ -22,7 +22,6 @@
 #define GAPS 4
 #define LONGEST_GAPS 80000ull
 #define LONGEST_HORIZON 200000ull
-#define LONGEST_LEAD 90000ull
 #define DRAIN_PERCENT 15
 #define SMALL_PACKETS 4
 #define LEAST_SHARE 8
@@ -48,6 +47,7 @@ struct state {
 	u64 base;
 	u64 queue;
 	u64 wanted;
+	u64 lead;
 	u64 packet;
 	u64 given;
 	u64 phase;
@@ -119,7 +119,7 @@ static inline void law_decide(const struct state *state, struct decision *decisi
 	if (window < SMALL_PACKETS * state->packet)
 		over = base + queue;
 	else
-		over = larger(larger((base + wanted) / 2, base * 3 / 4), less(base + wanted, LONGEST_LEAD));
+		over = larger(larger((base + wanted) / 2, base * 3 / 4), less(base + wanted, state->lead));
 	decision->window = window;
 	decision->pace = larger(smaller(window, 1ull << 40) * 8000000 / larger(over, 1), 1);
 }

@@ -7,17 +7,14 @@ use std::time::Duration;
 
 use libbpf_rs::{Iter, IterOpts, Link, MapHandle, Object};
 
-use crate::{Error, Flow, Law, Loaded};
+use crate::{Error, Flow, Loaded};
 
-static FORWARD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward-flows.bpf.o"));
-static VERUS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/verus-flows.bpf.o"));
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/flows.bpf.o"));
 
 /// `struct record` of `flow.h`.
 const RECORD: usize = 160;
-/// `enum forward_phase` of `forward.h`, and `enum verus_phase` of `verus.h`.
-const PHASES: [&str; 5] = ["slow_start", "steady", "drain", "silent", "recovery"];
-/// In `flow.h`.
-const NO_SHARE: u32 = u32::MAX;
+/// `enum forward_phase` of `forward.h`.
+const PHASES: [&str; 4] = ["slow_start", "steady", "drain", "silent"];
 const AF_INET6: u16 = 10;
 
 /// Reads the flows of one congestion control.
@@ -41,10 +38,7 @@ impl Reader {
 
     fn open(loaded: &Loaded) -> libbpf_rs::Result<Self> {
         let flows = MapHandle::from_map_id(loaded.flows)?;
-        let mut open = crate::loaded::open(match loaded.config.law {
-            Law::Forward => FORWARD,
-            Law::Verus => VERUS,
-        })?;
+        let mut open = crate::loaded::open(PROGRAM)?;
         for mut map in open.maps_mut() {
             if map.name() == "flows" {
                 map.reuse_fd(flows.as_fd())?;
@@ -138,7 +132,7 @@ fn flow(record: &[u8]) -> Flow {
         lost_packets: lost,
         delivered_packets: delivered,
         timeouts,
-        loss_share: (share != NO_SHARE).then(|| f64::from(share) / 65536.0),
+        loss_share: f64::from(share) / 65536.0,
         phase: PHASES[usize::from(phase) % PHASES.len()],
     }
 }

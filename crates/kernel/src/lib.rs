@@ -1,11 +1,9 @@
-//! `forward` and Verus in Linux: congestion controls of the kernel's own TCP, for every program.
+//! `forward` in Linux: a congestion control of the kernel's own TCP, for every program.
 //!
 //! ```text
 //!  bpf/forward.h      the law, as the core has it (crates/verus/src/forward.rs); also compiles natively, for tests
-//!  bpf/verus.h        likewise Verus, as the paper has it
-//!  bpf/forward.bpf.c  ┐ what the kernel calls   ┐
-//!  bpf/verus.bpf.c    ┘                         │ compiled by build.rs, loaded by libbpf
-//!  bpf/flows.bpf.c    reads flows out           ┘
+//!  bpf/forward.bpf.c  what the kernel calls   ┐ compiled by build.rs, loaded by libbpf
+//!  bpf/flows.bpf.c    reads flows out         ┘
 //! ```
 //!
 //! Linux takes a congestion control as an eBPF program (struct_ops): no module, no reboot. It is
@@ -26,7 +24,7 @@ mod loaded;
 mod without;
 
 pub use error::Error;
-pub use settings::{Config, Flow, Law, Loaded, NAME_BYTES};
+pub use settings::{Config, Flow, LAW, Loaded, NAME_BYTES};
 
 #[cfg(has_programs)]
 pub use flows::Reader;

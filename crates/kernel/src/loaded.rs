@@ -11,10 +11,9 @@ use libbpf_rs::{
 
 use crate::host::{self, PINS};
 use crate::settings::check_name;
-use crate::{Config, Error, Law, Loaded, NAME_BYTES};
+use crate::{Config, Error, Loaded, NAME_BYTES};
 
-static FORWARD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
-static VERUS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/verus.bpf.o"));
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
 
 /// The congestion controls that the kernel can choose from.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
@@ -25,19 +24,19 @@ const USUAL_DEFAULTS: [&str; 2] = ["cubic", "reno"];
 /// The default of new connections in this network namespace.
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// Names of an object's maps: the ends of those with a prefix of its name, and the whole names of
-/// the others. Then the ends of the names of two programs: the one that uses all maps, and the one
-/// for acknowledgements.
-const OPERATIONS: &str = "_operations";
+/// Names of the object's maps, then of two programs: the one that uses all maps, and the one for
+/// acknowledgements.
+const OPERATIONS: &str = "forward_operations";
 const CONFIG: &str = ".rodata.config";
 const COUNT: &str = ".data.count";
 const FLOWS: &str = "flows";
-const INIT: &str = "_init";
-const HEARD: &str = "_heard";
+const INIT: &str = "forward_init";
+const HEARD: &str = "forward_heard";
 /// Of `struct tcp_congestion_ops` in `kernel.h`, where the name begins: behind five pointers.
 const NAME_AT: usize = 5 * 8;
-/// Of `config` in each: a name and its zeros, and a number.
+/// Of `config`: a name and its zeros, and a number.
 const NAME_SPACE: usize = NAME_BYTES + 1;
+const NANOS_PER_MS: f64 = 1e6;
 
 /// How often to check whether the kernel has forgotten a name, which may take a moment.
 const LOOKS: u32 = 1000;
@@ -67,21 +66,16 @@ pub fn hold(config: &Config) -> Result<Held, Error> {
             why: format!("{error:#}"),
         }
     };
-    let object = match config.law {
-        Law::Forward => FORWARD,
-        Law::Verus => VERUS,
-    };
-    let operations = format!("{}{OPERATIONS}", config.law.name());
-    let mut open = open(object).map_err(refused("its object cannot be read"))?;
+    let mut open = open(PROGRAM).map_err(refused("its object cannot be read"))?;
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let Some(value) = map.initial_value_mut() else {
             continue;
         };
-        if name == operations {
+        if name == OPERATIONS {
             value[NAME_AT..NAME_AT + NAME_SPACE].copy_from_slice(&padded(&config.name));
         } else if name == CONFIG {
-            let number = (config.setting * config.law.unit()).round() as u64;
+            let number = (config.budget_ms * NANOS_PER_MS).round() as u64;
             value[..NAME_SPACE].copy_from_slice(&padded(&config.name));
             value[NAME_SPACE..].copy_from_slice(&number.to_ne_bytes());
         }
@@ -91,8 +85,8 @@ pub fn hold(config: &Config) -> Result<Held, Error> {
         .map_err(refused("the kernel does not take the program"))?;
     let link = object
         .maps_mut()
-        .find(|map| map.name() == operations.as_str())
-        .expect("each has it")
+        .find(|map| map.name() == OPERATIONS)
+        .expect("forward.bpf.c has it")
         .attach_struct_ops()
         .map_err(refused("the kernel does not register it"))?;
     Ok(Held {
@@ -165,18 +159,13 @@ pub fn list() -> Result<Vec<Loaded>, Error> {
     let programs: Vec<ProgramInfo> = ProgInfoIter::with_query_opts(options)
         .filter(|program| program.ty == ProgramType::StructOps)
         .collect();
-    let named = |law: Law, end: &str| {
-        let name = format!("{}{end}", law.name());
+    let named = |name: &'static str| {
         let fits = move |program: &&ProgramInfo| program.name.as_bytes() == name.as_bytes();
         programs.iter().filter(fits)
     };
-    let mut loaded: Vec<Loaded> = Law::ALL
-        .into_iter()
-        .flat_map(|law| named(law, INIT).filter_map(move |program| read(law, program)))
-        .collect();
+    let mut loaded: Vec<Loaded> = named(INIT).filter_map(read).collect();
     for one in &mut loaded {
-        let mut ack_program = named(one.config.law, HEARD);
-        let ack_program = ack_program.find(|program| program.map_ids.contains(&one.flows));
+        let ack_program = named(HEARD).find(|program| program.map_ids.contains(&one.flows));
         one.per_ack = ack_program
             .filter(|program| program.run_cnt > 0)
             .map(|program| Duration::from_nanos(program.run_time_ns / program.run_cnt));
@@ -193,7 +182,7 @@ pub fn list() -> Result<Vec<Loaded>, Error> {
 }
 
 /// The contents of a program's maps; `None` if they are not ours, or no longer exist.
-fn read(law: Law, program: &ProgramInfo) -> Option<Loaded> {
+fn read(program: &ProgramInfo) -> Option<Loaded> {
     let (mut config, mut count, mut flows) = (None, None, None);
     for &id in &program.map_ids {
         let map = MapHandle::from_map_id(id).ok()?;
@@ -219,8 +208,7 @@ fn read(law: Law, program: &ProgramInfo) -> Option<Loaded> {
     Some(Loaded {
         config: Config {
             name: String::from_utf8_lossy(name).into_owned(),
-            law,
-            setting: number(&config, NAME_SPACE)? as f64 / law.unit(),
+            budget_ms: number(&config, NAME_SPACE)? as f64 / NANOS_PER_MS,
         },
         registered: false,
         begun: number(&count, 0)?,

@@ -8,82 +8,20 @@ use crate::Error;
 /// The longest name of a congestion control (TCP_CA_NAME_MAX, less its end).
 pub const NAME_BYTES: usize = 15;
 
-/// A congestion control for the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Law {
-    /// `forward`.
-    Forward,
-    /// Verus, as in the paper.
-    Verus,
-}
-
-/// The one setting that a law has in the kernel: a number.
-struct Setting {
-    key: &'static str,
-    default: f64,
-    /// As in the core; for [`Law::Verus`] as far as its whole numbers reach.
-    fits: fn(f64) -> bool,
-    /// The condition of `fits`, in words.
-    range: &'static str,
-    example: &'static str,
-}
-
-impl Law {
-    /// All of them.
-    pub const ALL: [Law; 2] = [Law::Forward, Law::Verus];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Law::Forward => "forward",
-            Law::Verus => "verus",
-        }
-    }
-
-    /// The name of its setting.
-    pub const fn key(self) -> &'static str {
-        self.setting().key
-    }
-
-    const fn setting(self) -> Setting {
-        match self {
-            Law::Forward => Setting {
-                key: "budget_ms",
-                default: 90.0,
-                fits: |ms| (6.0..=1000.0).contains(&ms),
-                range: "between 6 and 1000 ms",
-                example: "budget_ms=50",
-            },
-            Law::Verus => Setting {
-                key: "ratio",
-                default: 2.0,
-                fits: |ratio| ratio > 1.0 && ratio <= 100.0,
-                range: "above 1 and at most 100",
-                example: "ratio=4",
-            },
-        }
-    }
-
-    /// The program's unit of its setting: ns; 2^-16.
-    #[cfg_attr(not(has_programs), allow(dead_code))]
-    pub(crate) const fn unit(self) -> f64 {
-        match self {
-            Law::Forward => 1e6,
-            Law::Verus => 65536.0,
-        }
-    }
-}
+/// The only law for the kernel, and its only setting.
+pub const LAW: &str = "forward";
+const KEY: &str = "budget_ms";
+const DEFAULT_BUDGET_MS: f64 = 90.0;
+/// The budgets that the scheme accepts, in ms.
+const BUDGETS_MS: std::ops::RangeInclusive<f64> = 6.0..=1000.0;
 
 /// A congestion control to load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The name that programs and sysctl choose it by.
     pub name: String,
-    /// Its algorithm.
-    pub law: Law,
-    /// Its setting: for `forward` the delay budget in ms, beyond which a packet is late (`budget_ms` of the scheme); for Verus
-    /// R, the largest D_max/D_min tolerated (`ratio`).
-    pub setting: f64,
+    /// The delay budget in ms, beyond which a packet is late; 6 to 1000.
+    pub budget_ms: f64,
 }
 
 impl Config {
@@ -92,47 +30,45 @@ impl Config {
     /// # Errors
     /// The wrong word, and valid ones.
     pub fn parse(law: &str, settings: &[String], name: Option<&str>) -> Result<Self, Error> {
-        let Some(known) = Law::ALL.into_iter().find(|known| known.name() == law) else {
+        if law != LAW {
             return Err(Error::Setting(format!(
-                "`{law}` has no program for the kernel: `forward` and `verus` have"
+                "`{law}` has no program for the kernel: `{LAW}` has"
             )));
-        };
-        let Setting {
-            key,
-            default,
-            fits,
-            range,
-            example,
-        } = known.setting();
+        }
         let mut config = Config {
             name: name.unwrap_or(law).to_owned(),
-            law: known,
-            setting: default,
+            budget_ms: DEFAULT_BUDGET_MS,
         };
         check_name(&config.name)?;
         for setting in settings {
-            let Some((given, value)) = setting.split_once('=') else {
+            let Some((key, value)) = setting.split_once('=') else {
                 return Err(Error::Setting(format!(
-                    "`{setting}` is no setting: key=value is wanted, such as {example}"
+                    "`{setting}` is no setting: key=value is wanted, such as {KEY}=50"
                 )));
             };
-            if given != key {
+            if key != KEY {
                 return Err(Error::Setting(format!(
-                    "`{law}` in the kernel has no setting `{given}`: it has {key}"
+                    "`{law}` in the kernel has no setting `{key}`: it has {KEY}"
                 )));
             }
-            config.setting = value
+            config.budget_ms = value
                 .parse()
                 .ok()
-                .filter(|number| fits(*number))
-                .ok_or_else(|| Error::Setting(format!("{key} must be {range}, not `{value}`")))?;
+                .filter(|budget| BUDGETS_MS.contains(budget))
+                .ok_or_else(|| {
+                    Error::Setting(format!(
+                        "{KEY} must be between {} and {} ms, not `{value}`",
+                        BUDGETS_MS.start(),
+                        BUDGETS_MS.end()
+                    ))
+                })?;
         }
         Ok(config)
     }
 
     /// Law and setting, as a scheme has them.
     pub fn words(&self) -> String {
-        format!("{}:{}={}", self.law.name(), self.law.key(), self.setting)
+        format!("{LAW}:{KEY}={}", self.budget_ms)
     }
 }
 
@@ -187,17 +123,17 @@ pub struct Flow {
     pub at: Duration,
     /// Payload that was acknowledged so far, in bytes.
     pub acked_bytes: u64,
-    /// r, the delivery rate, in bit/s (IP); of Verus, which has none, TCP's own.
+    /// r, the delivery rate, in bit/s (IP).
     pub rate_bps: u64,
     /// The pacing rate, in bit/s (IP).
     pub pace_bps: u64,
     /// W, in bytes (IP).
     pub window_bytes: u64,
-    /// D, the round trip without a queue; of Verus D_min.
+    /// D, the round trip without a queue.
     pub base: Duration,
-    /// Q, the standing queue; of Verus D_max less D_min.
+    /// Q, the standing queue.
     pub queue: Duration,
-    /// q, the target queue; of Verus D_est less D_min.
+    /// q, the target queue.
     pub target: Duration,
     /// The smoothed round trip, by TCP.
     pub smoothed_rtt: Duration,
@@ -219,9 +155,9 @@ pub struct Flow {
     pub delivered_packets: u32,
     /// Retransmission timeouts so far.
     pub timeouts: u32,
-    /// p, the share of packets lost lately; Verus has none.
-    pub loss_share: Option<f64>,
-    /// Its phase: `slow_start`, `steady`, `silent`; of `forward` also `drain`, of Verus `recovery`.
+    /// p, the share of packets lost lately.
+    pub loss_share: f64,
+    /// Its phase: `slow_start`, `steady`, `drain` or `silent`.
     pub phase: &'static str,
 }
 
@@ -241,33 +177,23 @@ mod tests {
     fn what_is_wrong_is_said_in_one_line() {
         for (law, settings, name, expected) in [
             ("forward", &[][..], None, "forward forward:budget_ms=90"),
-            ("verus", &[], None, "verus verus:ratio=2"),
             (
                 "forward",
                 &["budget_ms=12.5"],
                 Some("low_1"),
                 "low_1 forward:budget_ms=12.5",
             ),
-            ("verus", &["ratio=4"], Some("r4"), "r4 verus:ratio=4"),
         ] {
             assert_eq!(parsed(law, settings, name), expected);
         }
         for (parsed, expected) in [
             (
                 parsed("bbr", &[], None),
-                "`bbr` has no program for the kernel: `forward` and `verus` have",
+                "`bbr` has no program for the kernel: `forward` has",
             ),
             (
-                parsed("verus", &["mode=paper"], None),
-                "`verus` in the kernel has no setting `mode`: it has ratio",
-            ),
-            (
-                parsed("verus", &["ratio=1"], None),
-                "ratio must be above 1 and at most 100, not `1`",
-            ),
-            (
-                parsed("verus", &["ratio"], None),
-                "`ratio` is no setting: key=value is wanted, such as ratio=4",
+                parsed("verus", &["ratio=4"], None),
+                "`verus` has no program for the kernel: `forward` has",
             ),
             (
                 parsed("forward", &["ratio=4"], None),

@@ -266,6 +266,7 @@ impl Forward {
             base: estimates.base().as_micros(),
             queue: queue.as_micros(),
             wanted: estimates.wanted().as_micros(),
+            lead: estimates.lead().as_micros(),
             packet: self.packet().get(),
             given: given.unwrap_or_default().get(),
             phase,

@@ -101,7 +101,7 @@ _OPTIONS: dict[str, tuple[str, str]] = {
     "emulate": (
         "",
         "Run in real time, behind an emulated link: our controllers over UDP or QUIC, and the kernel's own "
-        "(`linux:cc=cubic`), or ours in it (`kernel:forward`, `kernel:verus`; as root). Needs root or user "
+        "(`linux:cc=cubic`), or ours in it (`kernel:forward`; as root). Needs root or user "
         "namespaces (Linux).",
     ),
     "transports": (

@@ -34,8 +34,7 @@ DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highw
 #: The prefix of the kernel's own schemes, by the names that it lists; in real time only.
 KERNEL = "linux:cc="
 
-#: The prefix of our schemes in the kernel's TCP, loaded for the run (`kernel:forward`,
-#: `kernel:verus:ratio=4`); in real time only.
+#: Ours in the kernel's TCP, loaded for the run (`kernel:forward`, `kernel:forward:budget_ms=50`); in real time only.
 OURS_IN_KERNEL = "kernel:"
 
 #: Schemes that are programs, in real time only: `cmd:SENDER => RECEIVER`, with a label if need be (`cmd[LABEL]:…`).

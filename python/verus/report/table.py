@@ -54,7 +54,7 @@ def difference(above: Mapping[str, float | int | None] | None, as_text: Callable
         >>> difference({"mean": -3.25, "half_width_95": 0.5, "pairs": 4}, number)
         '-3.2 ± 0.5'
         >>> difference({"mean": -0.01, "half_width_95": 0.06, "pairs": 4}, number)
-        '0.0 ± 0.06'
+        '0.0 ± 0.1'
     """
     if above is None or above["mean"] is None:
         return "–"

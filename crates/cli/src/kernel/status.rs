@@ -77,8 +77,8 @@ pub fn running(one: &Loaded) -> u64 {
 fn as_json((one, flows): &(Loaded, Vec<Flow>)) -> Value {
     json!({
         "name": one.config.name,
-        "law": one.config.law.name(),
-        "settings": {one.config.law.key(): one.config.setting},
+        "law": verus_kernel::LAW,
+        "settings": {"budget_ms": one.config.budget_ms},
         "registered": one.registered,
         "flows_begun": one.begun,
         "flows_running": running(one),
@@ -112,11 +112,9 @@ fn as_lines(all: &[(Loaded, Vec<Flow>)]) -> Vec<String> {
     for (one, flows) in all {
         let unloaded = if one.registered { "" } else { ", unloaded" };
         lines.push(format!(
-            "{}: {}, {}={}{unloaded}; {} flows, {} here",
+            "{}: {}{unloaded}; {} flows, {} here",
             one.config.name,
-            one.config.law.name(),
-            one.config.law.key(),
-            one.config.setting,
+            one.config.words().replacen(':', ", ", 1),
             running(one),
             flows.len(),
         ));

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use verus_core::{Bytes, Duration, Time};
-use verus_kernel::{Flow, Law, Loaded, Reader};
+use verus_kernel::{Flow, LAW, Loaded, Reader};
 use verus_measure::{PathFlow, PathMeter, PathTotals};
 use verus_probe::results::{FlowRow, Responsiveness, Row, SCHEMA, SeriesRow};
 
@@ -221,7 +221,7 @@ impl Traced {
         }
     }
 
-    fn series(&self, law: Law, run: usize, index: usize) -> impl Iterator<Item = Value> + '_ {
+    fn series(&self, run: usize, index: usize) -> impl Iterator<Item = Value> + '_ {
         self.bins.iter().map(move |(bin, flow)| {
             let seen = self.meter.bins().get(*bin).copied().unwrap_or_default();
             let told = value(&SeriesRow {
@@ -235,32 +235,22 @@ impl Traced {
                 window_bytes: Some(flow.window_bytes as f64),
                 lost: seen.lost,
             });
-            joined([told, own(law, flow)])
+            joined([told, own(flow)])
         })
     }
 }
 
-/// What a law itself tells, under the names that its series have in a simulation.
-fn own(law: Law, flow: &Flow) -> Value {
-    let all = json!({
+/// The law's own series, under the names that they have in a simulation.
+fn own(flow: &Flow) -> Value {
+    json!({
         "pacing_mbps": mbps(flow.pace_bps),
         "delay_min_ms": ms(flow.base),
         "in_flight_packets": flow.in_flight_packets,
-    });
-    let own = match law {
-        Law::Forward => json!({
-            "rate_mbps": mbps(flow.rate_bps),
-            "queue_ms": ms(flow.queue),
-            "target_ms": ms(flow.target),
-            "loss_share": flow.loss_share,
-        }),
-        Law::Verus => json!({
-            "window_packets": flow.window_bytes as f64 / flow.packet_bytes.max(1) as f64,
-            "delay_max_ms": ms(flow.base + flow.queue),
-            "delay_estimate_ms": ms(flow.base + flow.target),
-        }),
-    };
-    joined([all, own])
+        "rate_mbps": mbps(flow.rate_bps),
+        "queue_ms": ms(flow.queue),
+        "target_ms": ms(flow.target),
+        "loss_share": flow.loss_share,
+    })
 }
 
 /// Of the bins since then, the one in which the flow was looked at.
@@ -281,7 +271,7 @@ fn contents(traces: &[Trace], interval: Duration) -> Contents {
             "run": run, "trace": row.trace, "queue": row.queue, "label": trace.label(), "seed": row.seed,
         });
         for (index, flow) in trace.flows.iter().enumerate() {
-            let series = flow.series(trace.loaded.config.law, run, index);
+            let series = flow.series(run, index);
             contents
                 .series
                 .extend(series.map(|told| joined([identity.clone(), told])));
@@ -334,7 +324,7 @@ fn row(trace: &Trace, host: &str, interval: Duration) -> Row {
         transport: "tcp",
         trace: host.to_owned(),
         scheme: "kernel".to_owned(),
-        params: json!({"law": config.law.name(), config.law.key(): config.setting}),
+        params: json!({"law": LAW, "budget_ms": config.budget_ms}),
         queue: "path",
         ack: "path",
         flows: trace.flows.len(),

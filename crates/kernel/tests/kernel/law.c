@@ -12,7 +12,7 @@ int main(void)
 	while ((event = next_event(a))) {
 		switch (event) {
 		case 'd': {
-			struct state state = { a[0], a[1], a[2], a[3], a[4], a[5], a[6] };
+			struct state state = { a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7] };
 			struct decision decision;
 
 			law_decide(&state, &decision);

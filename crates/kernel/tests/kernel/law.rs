@@ -176,11 +176,12 @@ impl Native {
     /// The law alone: window and pace.
     pub fn decide(&mut self, state: &law::State) -> law::Decision {
         let told = self.program.ask(&format!(
-            "d {} {} {} {} {} {} {}",
+            "d {} {} {} {} {} {} {} {}",
             state.rate,
             state.base,
             state.queue,
             state.wanted,
+            state.lead,
             state.packet,
             state.given,
             state.phase as u8

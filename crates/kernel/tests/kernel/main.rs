@@ -7,14 +7,10 @@ mod law;
 #[cfg(has_programs)]
 mod object;
 mod path;
-mod peers;
 mod program;
 #[path = "../../../../fuzz/checks/replay.rs"]
 mod replay;
 mod vectors;
-mod verus;
-mod verus_law;
-mod verus_vectors;
 
 #[test]
 fn what_fuzzing_found_is_the_same_in_both_laws() {

@@ -1,12 +1,11 @@
-//! Test vectors: the law's answers to the events on seeded paths, for implementations in another
-//! language.
+//! Test vectors of the law, for implementations in other languages: events on seeded paths, and its answer to each.
 //!
-//! `vectors/README.md` defines each field. The core writes them; this checks that it would write the same, and that the law
-//! in C says the same. `VERUS_WRITE_VECTORS=1` writes them anew.
+//! `vectors/README.md` defines each field and has the digest of each file. `make vectors` writes the files.
 
-use std::path::PathBuf;
+use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 use crate::law::{Answer, Core, Event, Native, assert_same};
 use crate::path::Path;
@@ -78,97 +77,169 @@ const PATHS: [(&str, Path); 6] = [
     ),
 ];
 
-fn file(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("vectors");
-    folder.join(format!("forward-{name}.jsonl"))
+/// An event, as `in` has it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Input {
+    Start {
+        now_ns: u64,
+        packet_bytes: u64,
+        budget_ns: u64,
+    },
+    Heard {
+        now_ns: u64,
+        sent_ns: u64,
+        rtt_ns: u64,
+        acked_bytes: u64,
+        lost_bytes: u64,
+        marked_packets: u64,
+        smoothed_rtt_ns: u64,
+        in_flight_bytes: u64,
+        app_limited: bool,
+        lost_sent_ns: u64,
+    },
+    Timeout {
+        now_ns: u64,
+    },
+    PacketSize {
+        bytes: u64,
+    },
 }
 
-/// An event and its answer, as a line has them.
-fn line(event: Event, answer: Answer) -> Value {
-    let units = |value: f64, a_unit: f64| (value * a_unit).round() as u64;
-    let said = json!({
-        "window_bytes": answer.window,
-        "allowed_bytes": answer.allowed,
-        "rate_bps": units(answer.rate_mbps, 1e6),
-        "delay_min_ns": units(answer.base_ms, 1e6),
-        "queue_ns": units(answer.queue_ms, 1e6),
-        "wanted_ns": units(answer.target_ms, 1e6),
-        "horizon_ns": units(answer.horizon_ms, 1e6),
-        "lost_share": units(answer.shares[0], 65536.0),
-        "empty_share": units(answer.shares[1], 65536.0),
-        "late_share": units(answer.shares[2], 65536.0),
-        "room_ns": units(answer.room_ms, 1e6),
-        "phase": answer.phase.name(),
-    });
-    let happened = match event {
-        Event::Heard(heard) => json!({
-            "event": "heard", "now_ns": heard.now, "sent_ns": heard.sent, "rtt_ns": heard.rtt, "acked_bytes": heard.acked,
-            "lost_bytes": heard.lost, "marked_packets": heard.marked, "smoothed_rtt_ns": heard.smoothed_rtt,
-            "in_flight_bytes": heard.in_flight, "app_limited": heard.app_limited, "lost_sent_ns": heard.lost_sent,
-        }),
-        Event::Timeout { now } => json!({"event": "timeout", "now_ns": now}),
-        Event::PacketSize { bytes } => json!({"event": "packet_size", "bytes": bytes}),
-    };
-    json!({"in": happened, "out": said})
+impl From<Event> for Input {
+    fn from(event: Event) -> Self {
+        match event {
+            Event::Heard(heard) => Input::Heard {
+                now_ns: heard.now,
+                sent_ns: heard.sent,
+                rtt_ns: heard.rtt,
+                acked_bytes: heard.acked,
+                lost_bytes: heard.lost,
+                marked_packets: heard.marked,
+                smoothed_rtt_ns: heard.smoothed_rtt,
+                in_flight_bytes: heard.in_flight,
+                app_limited: heard.app_limited,
+                lost_sent_ns: heard.lost_sent,
+            },
+            Event::Timeout { now } => Input::Timeout { now_ns: now },
+            Event::PacketSize { bytes } => Input::PacketSize { bytes },
+        }
+    }
 }
 
-/// The core's answers on a path; checks that the law in C gives the same.
+/// The answer, as `out` has it.
+#[derive(Serialize)]
+struct Output {
+    window_bytes: u64,
+    allowed_bytes: Option<u64>,
+    rate_bps: u64,
+    delay_min_ns: u64,
+    queue_ns: u64,
+    wanted_ns: u64,
+    horizon_ns: u64,
+    lost_share: u64,
+    empty_share: u64,
+    late_share: u64,
+    room_ns: u64,
+    phase: &'static str,
+}
+
+impl From<Answer> for Output {
+    fn from(answer: Answer) -> Self {
+        let whole = |value: f64, units: f64| (value * units).round() as u64;
+        let [lost, empty, late] = answer.shares.map(|share| whole(share, 65536.0));
+        Output {
+            window_bytes: answer.window,
+            allowed_bytes: answer.allowed,
+            rate_bps: whole(answer.rate_mbps, 1e6),
+            delay_min_ns: whole(answer.base_ms, 1e6),
+            queue_ns: whole(answer.queue_ms, 1e6),
+            wanted_ns: whole(answer.target_ms, 1e6),
+            horizon_ns: whole(answer.horizon_ms, 1e6),
+            lost_share: lost,
+            empty_share: empty,
+            late_share: late,
+            room_ns: whole(answer.room_ms, 1e6),
+            phase: answer.phase.name(),
+        }
+    }
+}
+
+/// A line of a file. Its fields keep their order in every build, as those of a `serde_json::Value` do not.
+#[derive(Serialize)]
+struct Line {
+    r#in: Input,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out: Option<Output>,
+}
+
+impl Line {
+    fn write_to(&self, text: &mut String) {
+        *text += &serde_json::to_string(self).expect("numbers and words are JSON");
+        text.push('\n');
+    }
+}
+
+/// The file of a path: the core's answers, which are those of the law in C, too.
 fn written(native: &mut Native, path: &Path) -> String {
     let mut core = Core::start(0, PACKET, BUDGET_MS);
     let start = native.start(0, PACKET, BUDGET_MS);
     assert_eq!(start, core.answer());
-    let first = json!({
-        "in": {"event": "start", "now_ns": 0, "packet_bytes": PACKET, "budget_ns": BUDGET_MS as u64 * 1_000_000},
-    });
-    let mut text = format!("{first}\n");
+    let mut text = String::new();
+    let first = Input::Start {
+        now_ns: 0,
+        packet_bytes: PACKET,
+        budget_ns: BUDGET_MS as u64 * 1_000_000,
+    };
+    Line {
+        r#in: first,
+        out: None,
+    }
+    .write_to(&mut text);
     path.play(DURATION_MS, |event| {
         let answer = core.hear(event);
         assert_same(native.hear(event), answer, event);
-        text += &format!("{}\n", line(event, answer));
+        Line {
+            r#in: event.into(),
+            out: Some(answer.into()),
+        }
+        .write_to(&mut text);
         answer
     });
     text
 }
 
-#[test]
-fn the_vectors_are_what_both_laws_say() {
-    let mut native = Native::new();
-    for (name, path) in PATHS {
-        let text = written(&mut native, &path);
-        let file = file(name);
-        if std::env::var_os("VERUS_WRITE_VECTORS").is_some() {
-            std::fs::write(&file, &text).expect("it can be written");
-        }
-        let stored = std::fs::read_to_string(&file).expect("the repository has it");
-        // The order of keys is not the same in every build: it is a feature of serde_json that other crates may turn on.
-        let values = |text: &str| -> Vec<Value> {
-            let parsed = text.lines().map(serde_json::from_str);
-            parsed.map(|line| line.expect("JSON")).collect()
-        };
-        let (stored, text) = (values(&stored), values(&text));
-        let differs = stored.iter().zip(&text).position(|(a, b)| a != b);
-        assert!(
-            stored == text,
-            "{} differs from what the core says, from line {differs:?} on (VERUS_WRITE_VECTORS=1 writes it anew)",
-            file.display()
-        );
-    }
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[test]
-fn the_vectors_show_every_phase() {
-    let text: String = PATHS
-        .iter()
-        .map(|(name, _)| std::fs::read_to_string(file(name)).expect("the repository has it"))
-        .collect();
-    for word in [
-        "slow_start",
-        "steady",
-        "drain",
-        "silent",
-        "timeout",
-        "heard",
-    ] {
-        assert!(text.contains(&format!("\"{word}\"")), "{word}");
+fn both_laws_write_the_vectors_of_the_digests_and_these_show_every_phase() {
+    let readme = include_str!("../../vectors/README.md");
+    let folder = std::env::var_os("VERUS_VECTORS").map(std::path::PathBuf::from);
+    let mut native = Native::new();
+    let mut all = String::new();
+    let mut rows = Vec::new();
+    for (name, path) in PATHS {
+        let text = written(&mut native, &path);
+        let file = format!("forward-{name}.jsonl");
+        rows.push(format!("| `{file}` | `{}` |", hex(&Sha256::digest(&text))));
+        if let Some(folder) = &folder {
+            std::fs::write(folder.join(file), &text).expect("the folder is there");
+        }
+        all += &text;
+    }
+    for word in ["slow_start", "steady", "drain", "silent", "timeout"] {
+        assert!(all.contains(&format!("\"{word}\"")), "{word}");
+    }
+    for row in &rows {
+        assert!(
+            readme.contains(row),
+            "the law says something else; its digests are now\n{}",
+            rows.join("\n")
+        );
     }
 }

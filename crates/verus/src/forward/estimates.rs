@@ -158,6 +158,16 @@ impl Estimates {
         }
     }
 
+    /// How much sooner than r carries it a window may leave: what is ahead stands in the queue, which holds no more than q
+    /// where the buffer is short.
+    pub(super) fn lead(&self) -> Duration {
+        if self.room.is_bounded() {
+            self.wanted
+        } else {
+            self.budget
+        }
+    }
+
     /// c, 2^-16.
     pub(super) fn room(&self) -> u64 {
         self.room.get()

@@ -43,8 +43,6 @@ const GAPS: u64 = 4;
 const LONGEST_GAPS: u64 = 80_000;
 /// The longest horizon, µs.
 const LONGEST_HORIZON: u64 = 200_000;
-/// A window may leave this much sooner than r carries it, µs, however long the path: what is ahead stands in the queue.
-const LONGEST_LEAD: u64 = 90_000;
 /// The window in a drain, in percent of r D: so small that the queue empties even if D is too long because it was measured
 /// with other flows' queue in it.
 const DRAIN_PERCENT: u64 = 15;
@@ -104,6 +102,8 @@ pub struct State {
     pub queue: u64,
     /// q, µs, as [`wanted`] has it.
     pub wanted: u64,
+    /// How much sooner than r carries it a window may leave, µs: what is ahead stands in the queue.
+    pub lead: u64,
     /// The size of a packet, bytes.
     pub packet: u64,
     /// The window in [`Phase::Given`], bytes.
@@ -192,7 +192,7 @@ pub fn decide(state: &State) -> Decision {
     } else {
         ((base + wanted) / 2)
             .max(base * 3 / 4)
-            .max((base + wanted).saturating_sub(LONGEST_LEAD))
+            .max((base + wanted).saturating_sub(state.lead))
     };
     Decision {
         window,
@@ -311,6 +311,7 @@ mod tests {
             base: 40_000,
             queue: 0,
             wanted: 15_000,
+            lead: 90_000,
             packet: 1000,
             given: 0,
             phase: Phase::Law,
@@ -357,14 +358,14 @@ mod tests {
         /// No product exceeds 64 bits (a debug build would panic), and nothing is more than it can be.
         #[test]
         fn whatever_is_measured_the_law_has_an_answer(
-            [rate, budget, base, queue, packet, given, gap, spread] in any::<[u64; 8]>(),
+            [rate, budget, base, queue, lead, packet, given, gap, spread] in any::<[u64; 9]>(),
             [lost, empty, late, room] in any::<[u64; 4]>(),
             phase in prop::sample::select(vec![Phase::Given, Phase::Law, Phase::Drain, Phase::ShortDrain]),
         ) {
             let packet = packet % 65_536;
             let wanted = wanted(&Channel { rate, budget, lost, empty, late, room });
             prop_assert!(wanted < 1 << 32);
-            let decision = decide(&State { rate, base, queue, wanted, packet, given, phase });
+            let decision = decide(&State { rate, base, queue, wanted, lead, packet, given, phase });
             prop_assert!(decision.pace >= 1);
             prop_assert!(horizon(gap, spread) <= LONGEST_HORIZON);
         }

@@ -19,9 +19,9 @@ const BACK_MEMORY: Duration = Duration::from_millis(500);
 
 /// The least way there of the last 20 to 40 ms, whatever the round trip, says whether the queue has been empty.
 const BRIEF: Duration = Duration::from_millis(20);
-/// A buffer is as long as the longest way there of the last two to four seconds, above the least of the last 30 to 60 s:
+/// A buffer is as long as the longest way there of the last eight to sixteen seconds, above the least of the last 30 to 60 s:
 /// D follows a queue that others keep full within [`THERE_MEMORY`], and would let the buffer seem short.
-const FULL_MEMORY: Duration = Duration::from_secs(2);
+const FULL_MEMORY: Duration = Duration::from_secs(8);
 const BARE_MEMORY: Duration = Duration::from_secs(30);
 /// The spread of the way back is that of one to two of these spans.
 const SPREAD_MEMORY: Duration = Duration::from_secs(1);
