@@ -1,4 +1,5 @@
-//! What must hold of whatever happens to a flow: `forward` in the core and `forward` in the kernel say the same of it.
+//! Invariants of any sequence of events of a flow: `forward` in the core and in the kernel give the
+//! same answers.
 
 use std::cell::RefCell;
 
@@ -11,16 +12,16 @@ thread_local! {
     static NATIVE: RefCell<Native> = RefCell::new(Native::new());
 }
 
-/// Takes `bytes` for a flow's beginning and its events, and tells both laws.
+/// Takes `bytes` for a flow's beginning and its events, and gives them to both laws.
 ///
 /// # Panics
 /// If the answers of `forward` differ, if an answer has a window or a pace of zero, or if a law in
 /// C has undefined behaviour.
 pub fn check(bytes: &[u8]) {
-    let mut left = Left(bytes);
-    let begin = left.number();
-    let packet = 64 + left.number() % 70_000;
-    let budget_ms = 6.0 + (left.number() % 994) as f64;
+    let mut input = Input(bytes);
+    let begin = input.number();
+    let packet = 64 + input.number() % 70_000;
+    let budget_ms = 6.0 + (input.number() % 994) as f64;
     NATIVE.with_borrow_mut(|native| {
         let mut core = Core::start(begin, packet, budget_ms);
         native.start(begin, packet, budget_ms);
