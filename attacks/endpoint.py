@@ -22,7 +22,7 @@ PLACES = (
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
-#: What drives a terminal, or begins a forged line.
+#: What drives a terminal.
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -190,11 +190,6 @@ class Ran:
 def printable(text: str) -> str:
     """The text without anything that drives a terminal."""
     return CONTROL.sub("?", text)
-
-
-def controls(text: str) -> str:
-    """Control characters in a text, as escapes; empty if there is none. Ends of lines are not looked at."""
-    return "".join(sorted({match.encode("unicode_escape").decode() for match in CONTROL.findall(text)}))
 
 
 def until(condition: Callable[[], bool], seconds: float, step_s: float = 0.02) -> bool:
