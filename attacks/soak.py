@@ -1,4 +1,4 @@
-"""`python -m attacks.soak`: servers under honest clients and all attacks, and what they hold at the end.
+"""`python -m attacks.soak`: servers under honest clients and attacks, and what they hold at the end.
 
 A probe server, two of `serve` (with a token and without) and an emulated link run for some minutes. 200 honest
 clients come and go from as many addresses, one in ten is killed midway, and the attacks that suit a server that others
@@ -184,7 +184,11 @@ class Soak:
     @property
     def fingerprint(self) -> str:
         """The file server's: the first 160 bits of its certificate's BLAKE3 hash, in base 32."""
-        certificate = (self.stage.work / "config-serve" / "server.pem").read_text()
+        end = "-----END CERTIFICATE-----"
+        _, begin, rest = (
+            (self.stage.work / "config-serve" / "server.pem").read_text().partition("-----BEGIN CERTIFICATE-")
+        )
+        certificate = begin + rest.partition(end)[0] + end
         digest = blake3(ssl.PEM_cert_to_DER_cert(certificate)).digest()[:20]
         text = base64.b32encode(digest).decode().lower()
         return "-".join(text[at : at + 4] for at in range(0, len(text), 4))
@@ -306,6 +310,11 @@ def judged(soak: Soak, before: dict[str, Usage], after: dict[str, Usage]) -> dic
         }
     done = sum(soak.outcomes.values())
     failed = sum(count for what, count in soak.outcomes.items() if what.endswith("failed"))
+    wrong += [
+        f"no honest client has done a `{verb}`"
+        for verb in ("probe", "send", "receive")
+        if not soak.outcomes[f"{verb} well"]
+    ]
     if failed > max(2, HONEST_SHARE * done):
         wrong.append(f"{failed} of {done} honest clients failed")
     attacks: dict[str, Any] = {}
