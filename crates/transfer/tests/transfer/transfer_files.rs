@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -182,38 +183,34 @@ async fn links_that_are_swapped_meanwhile_lead_nowhere() {
     fs::create_dir(world.served("inner")).expect("a folder");
     fs::write(world.served("x"), "plain").expect("written");
     fs::write(world.mine("mine"), "mine").expect("written");
-    let over = AtomicBool::new(false);
-    let swap = || {
-        while !over.load(Ordering::Relaxed) {
+    let over = Arc::new(AtomicBool::new(false));
+    let (served, ending) = (world.served(""), Arc::clone(&over));
+    let swapping = std::thread::spawn(move || {
+        let at = |name: &str| served.join(name);
+        while !ending.load(Ordering::Relaxed) {
             // A file becomes a link out of the folder, and a folder as well.
-            symlink("../outside/f", world.served("link")).expect("a link");
-            fs::rename(world.served("link"), world.served("x")).expect("renamed");
-            fs::rename(world.served("inner"), world.served("aside")).expect("renamed");
-            symlink("../outside", world.served("inner")).expect("a link");
-            fs::remove_file(world.served("inner")).expect("removed");
-            fs::rename(world.served("aside"), world.served("inner")).expect("renamed");
-            fs::write(world.served("plain"), "plain").expect("written");
-            fs::rename(world.served("plain"), world.served("x")).expect("renamed");
+            symlink("../outside/f", at("link")).expect("a link");
+            fs::rename(at("link"), at("x")).expect("renamed");
+            fs::rename(at("inner"), at("aside")).expect("renamed");
+            symlink("../outside", at("inner")).expect("a link");
+            fs::remove_file(at("inner")).expect("removed");
+            fs::rename(at("aside"), at("inner")).expect("renamed");
+            fs::write(at("plain"), "plain").expect("written");
+            fs::rename(at("plain"), at("x")).expect("renamed");
             std::thread::sleep(Duration::from_millis(5));
         }
-    };
-    let (mut got, mut put) = (0, 0);
-    std::thread::scope(|scope| {
-        scope.spawn(swap);
-        tokio::task::block_in_place(|| {
-            tokio::runtime::Handle::current().block_on(async {
-                for number in 0..300 {
-                    if world.get(&client, "x", "got", true).await.is_ok() {
-                        assert_eq!(fs::read(world.mine("got")).expect("there"), b"plain");
-                        got += 1;
-                    }
-                    let to = format!("inner/{number}");
-                    put += usize::from(world.put(&client, "mine", &to, false).await.is_ok());
-                }
-            });
-        });
-        over.store(true, Ordering::Relaxed);
     });
+    let (mut got, mut put) = (0, 0);
+    for number in 0..300 {
+        if world.get(&client, "x", "got", true).await.is_ok() {
+            assert_eq!(fs::read(world.mine("got")).expect("there"), b"plain");
+            got += 1;
+        }
+        let to = format!("inner/{number}");
+        put += usize::from(world.put(&client, "mine", &to, false).await.is_ok());
+    }
+    over.store(true, Ordering::Relaxed);
+    swapping.join().expect("every step was possible");
     let there = fs::read_dir(&outside).expect("there").count();
     assert_eq!(there, 1, "files were put outside");
     assert!(got > 0 && put > 0, "{got} arrived, {put} were put");
