@@ -192,6 +192,11 @@ def printable(text: str) -> str:
     return CONTROL.sub("?", text)
 
 
+def controls(text: str) -> str:
+    """Control characters in a text, as escapes; empty if there is none. Ends of lines are not looked at."""
+    return "".join(sorted({match.encode("unicode_escape").decode() for match in CONTROL.findall(text)}))
+
+
 def until(condition: Callable[[], bool], seconds: float, step_s: float = 0.02) -> bool:
     """Whether the condition became true within so long."""
     end = time.monotonic() + seconds

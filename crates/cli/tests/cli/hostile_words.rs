@@ -9,21 +9,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use quinn::TransportConfig;
 use rustix::fs::{CWD, FileType, Mode};
 use serde_json::Value;
-use tokio::runtime::Runtime;
 use verus_probe::seal::{Key, Keys};
 use verus_probe::wire::{
     Accept, Ending, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason, Request, Retry, Status,
 };
-use verus_transfer::frames::{self, encode};
-use verus_transfer::secrets::Identity;
 
 use crate::transfer_common::{Scene, run, succeeded};
-
-#[path = "../../../../fuzz/checks/peer.rs"]
-mod peer;
 
 const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
 /// A window's title, a cleared screen, a colour, a line of its own, C1's way to say the same, DEL, and text that
@@ -112,51 +105,6 @@ fn a_probe_server_that_closes_a_test_with_control_sequences_is_told_of_in_one_pl
     socket.recv_from(&mut buffer).expect("its first word");
     socket.send_to(&close, from).expect("sent");
     harmless(&complaint(&client.wait_with_output().expect("it ends")), 1);
-}
-
-#[test]
-fn a_reason_to_close_a_transfer_is_plain_at_both_ends() {
-    let scene = Scene::new();
-    scene.write("here/file", b"contents");
-    scene.secret("here/token", b"a token that is long enough\n");
-    let (runtime, code) = (Runtime::new().expect("threads"), 0_u32.into());
-    let _inside = runtime.enter();
-    let identity = Identity::random().expect("a key");
-    let server = peer::listener(TransportConfig::default(), &identity);
-    let address = server.local_addr().expect("it is bound");
-    runtime.spawn(async move {
-        while let Some(incoming) = server.accept().await {
-            let connection = incoming.await.expect("a client");
-            connection.close(code, WORDS.as_bytes());
-        }
-    });
-    for words in ["send file ADDRESS", "receive ADDRESS/file"] {
-        let words = words.replace("ADDRESS", &address.to_string());
-        let options = format!(
-            "--token-file token --fingerprint {}",
-            identity.fingerprint()
-        );
-        harmless(&complaint(&scene.client(&format!("{words} {options}"))), 1);
-    }
-
-    let mut server = scene.serve("--no-token --verbose");
-    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let client = quinn::Endpoint::client(any).expect("some port is free");
-    let calling = peer::calling(TransportConfig::default());
-    runtime.block_on(async {
-        let connecting = client.connect_with(calling, server.address, "verus");
-        let connection = connecting.expect("an address").await.expect("a server");
-        let (mut send, mut receive) = connection.open_bi().await.expect("a stream");
-        let hello = encode(&frames::Request::Hello { proof: None }).expect("short");
-        send.write_all(&hello).await.expect("an open stream");
-        receive.read_exact(&mut [0; 2]).await.expect("a welcome");
-        connection.close(code, WORDS.as_bytes());
-        client.wait_idle().await;
-    });
-    let told = (0..10)
-        .map(|_| server.line())
-        .find(|line| line.contains("FORGED"));
-    harmless(&told.expect("it says why the client left"), 1);
 }
 
 /// Says hello until there is an answer that is no [`Retry`]; gives that to `answer`.

@@ -162,16 +162,10 @@ impl Server {
         self.child.wait().expect("it is gone");
     }
 
-    /// The next line that it prints.
-    pub fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.out.read_line(&mut line).expect("a line");
-        line
-    }
-
     /// What it says next.
     pub fn event(&mut self) -> Value {
-        let line = self.line();
+        let mut line = String::new();
+        self.out.read_line(&mut line).expect("a line");
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: `{line}`"))
     }
 }
