@@ -190,7 +190,7 @@ attacks: build ## Attack the endpoints, with an honest client beside: tried, hap
 	$(BIN)/python -m attacks $(ATTACKS)
 
 .PHONY: soak
-soak: build ## Servers under 200 honest clients and all attacks for SOAK_MINUTES (5; as root)
+soak: build ## Servers under 200 honest clients and attacks for SOAK_MINUTES (5; as root)
 	$(BIN)/python -m attacks.soak --minutes $(SOAK_MINUTES) --out verus-results/soak --force
 
 ##@ Measure

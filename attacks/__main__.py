@@ -127,7 +127,7 @@ def tell(attack: Attack, verdict: Verdict, as_json: bool) -> None:
 
 def perform_all(attacks: list[Attack], binary: Path, *, honest: bool, as_json: bool) -> list[Verdict]:
     """Run attacks: one at a time where rates are measured, the others a few at a time."""
-    measured = [attack for attack in attacks if attack.against in BASELINES and not attack.patient]
+    measured = [attack for attack in attacks if attack.against in BASELINES]
     loads = [attack for attack in attacks if attack.against == "load"]
     others = [attack for attack in attacks if attack not in measured and attack not in loads]
     done: dict[str, Verdict] = {}
@@ -137,20 +137,17 @@ def perform_all(attacks: list[Attack], binary: Path, *, honest: bool, as_json: b
         done[attack.name] = sandbox.perform(attack, binary)
         tell(attack, done[attack.name], as_json)
 
+    for attack in measured:
+        if honest and attack.against not in alone:
+            baseline = sandbox.perform(BASELINES[attack.against], binary, honest=True)
+            alone[attack.against] = baseline.honest
+            if not baseline.honest:
+                print(f"an honest client without attacks fails: {baseline.happened}", file=sys.stderr)
+        verdict = done[attack.name] = sandbox.perform(attack, binary, honest=honest)
+        compare(attack, verdict, alone.get(attack.against, {}))
+        tell(attack, verdict, as_json)
     with ThreadPoolExecutor(3) as pool:
-        tasks = [pool.submit(perform, attack) for attack in others if attack.patient]
-        for attack in measured:
-            if honest and attack.against not in alone:
-                baseline = sandbox.perform(BASELINES[attack.against], binary, honest=True)
-                alone[attack.against] = baseline.honest
-                if not baseline.honest:
-                    print(f"an honest client without attacks fails: {baseline.happened}", file=sys.stderr)
-            verdict = done[attack.name] = sandbox.perform(attack, binary, honest=honest)
-            compare(attack, verdict, alone.get(attack.against, {}))
-            tell(attack, verdict, as_json)
-        tasks += [pool.submit(perform, attack) for attack in others if not attack.patient]
-        for task in tasks:
-            task.result()
+        list(pool.map(perform, others))
     for attack in loads:
         perform(attack)
     return [done[attack.name] for attack in attacks]

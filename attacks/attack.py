@@ -18,7 +18,7 @@ class Attack:
     name: str
     against: str
     run: Run
-    #: What it takes beyond an ordinary user: `root`, `namespaces` (of the network), `mount`.
+    #: What it takes beyond an ordinary user: `root`, `namespaces` (of the network).
     needs: frozenset[str]
     #: Takes a few seconds and little work: part of the test suite.
     quick: bool
@@ -27,8 +27,6 @@ class Attack:
     #: Makes sense against a server that others use at the same time.
     soak: bool
     timeout_s: float
-    #: Mostly waits: begun first, and awaited last.
-    patient: bool = False
 
     @property
     def tried(self) -> str:
@@ -52,14 +50,13 @@ def attack(
     flood: str = "",
     soak: bool = False,
     timeout_s: float = 40.0,
-    patient: bool = False,
 ) -> Callable[[Run], Run]:
     """List a function as an attack; the first word of its name is what it is against."""
 
     def listed(run: Run) -> Run:
         assert name not in ATTACKS, name
         against = name.split("-", 1)[0]
-        ATTACKS[name] = Attack(name, against, run, frozenset(needs), quick, flood, soak, timeout_s, patient)
+        ATTACKS[name] = Attack(name, against, run, frozenset(needs), quick, flood, soak, timeout_s)
         return run
 
     return listed

@@ -8,7 +8,7 @@ from attacks.attack import ATTACKS, Attack
 from attacks.stage import Stage
 
 # Each lists its own, in this order.
-for _against in ("probe", "transfer", "load", "files", "report"):
+for _against in ("probe", "transfer", "load", "files"):
     importlib.import_module(f"attacks.{_against}")
 
 

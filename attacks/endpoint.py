@@ -22,7 +22,7 @@ PLACES = (
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
-#: What drives a terminal, or begins a forged line.
+#: What drives a terminal.
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 

@@ -1,4 +1,4 @@
-"""Namespaces, packets of any source, and what a firewall does. As root, in a namespace of one's own."""
+"""Another host in a namespace, and what a firewall does. As root, in a namespace of one's own."""
 
 from __future__ import annotations
 
@@ -29,25 +29,21 @@ def enter(descriptor: int) -> None:
 class Peer:
     """Another host: a namespace that lasts as long as a process of ours, behind a pair of devices.
 
-    We are 10.99.0.1 on `near`; it is 10.99.0.2 and 10.99.0.66 on `far`, and reaches the rest through us. A second one
-    has 98 for 99.
+    We are 10.99.0.1 on `near`; it is 10.99.0.2 and 10.99.0.66 on `far`, and reaches the rest through us.
     """
 
     host, address, other_address, broadcast = "10.99.0.1", "10.99.0.2", "10.99.0.66", "10.99.0.255"
 
-    def __init__(self, network: int = 99) -> None:
+    def __init__(self) -> None:
         """Make it."""
-        if network != 99:
-            self.host, self.address, self.other_address = (f"10.{network}.0.{last}" for last in (1, 2, 66))
-        self.near = "near" if network == 99 else f"near{network}"
         self.holder = subprocess.Popen(
             ["unshare", "--net", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
         )
         assert self.holder.stdout is not None
         self.holder.stdout.readline()
-        ip("link", "add", self.near, "type", "veth", "peer", "name", "far", "netns", self.holder.pid)
-        ip("addr", "add", f"{self.host}/24", "brd", "+", "dev", self.near)
-        ip("link", "set", self.near, "up")
+        ip("link", "add", "near", "type", "veth", "peer", "name", "far", "netns", self.holder.pid)
+        ip("addr", "add", f"{self.host}/24", "brd", "+", "dev", "near")
+        ip("link", "set", "near", "up")
         for words in (
             ("addr", "add", f"{self.address}/24", "brd", "+", "dev", "far"),
             ("addr", "add", f"{self.other_address}/24", "dev", "far"),
@@ -88,14 +84,6 @@ class Peer:
         """Let the namespace go, and the devices with it."""
         self.holder.kill()
         self.holder.wait()
-
-
-def from_port_zero(server: tuple[str, int], datagram: bytes, source: str) -> None:
-    """Send a datagram whose source port is 0."""
-    header = struct.pack(">HHHH", 0, server[1], 8 + len(datagram), 0)
-    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP) as raw:
-        raw.bind((source, 0))
-        raw.sendto(header + datagram, (server[0], 0))
 
 
 def _attribute(kind: int, data: bytes) -> bytes:

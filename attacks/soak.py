@@ -1,7 +1,8 @@
-"""`python -m attacks.soak`: servers under honest clients and all attacks, and what they hold at the end.
+"""`python -m attacks.soak`: servers under honest clients and attacks, and what they hold at the end.
 
 A probe server, two of `serve` (with a token and without) and an emulated link run for some minutes. 200 honest
-clients come and go from as many addresses, and the attacks that suit a server that others use are made in turn. At the
+clients come and go from as many addresses, one in ten is killed midway, and the attacks that suit a server that others
+use are made in turn. At the
 end, when all have left, each server must hold what it held after the first minute: resident memory at most the first
 minute's largest by 10 % and 8 MB, as many descriptors and threads as before the first client. Needs root.
 """
@@ -9,6 +10,7 @@ minute's largest by 10 % and 8 MB, as many descriptors and threads as before the
 from __future__ import annotations
 
 import argparse
+import base64
 import collections
 import contextlib
 import csv
@@ -17,6 +19,7 @@ import json
 import os
 import random
 import signal
+import ssl
 import statistics
 import subprocess
 import sys
@@ -25,6 +28,8 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from blake3 import blake3
 
 from attacks import sandbox
 from attacks.catalogue import ATTACKS
@@ -39,6 +44,8 @@ QUIET_S = 120.0
 RSS_SHARE, RSS_KB = 1.10, 8192
 #: Honest clients that may fail, of all: attackers take their turns on the same two processors.
 HONEST_SHARE = 0.01
+#: Clients that are killed midway, of all: they acknowledge nothing more and say no goodbye.
+KILLED_SHARE = 0.1
 
 
 def arguments() -> argparse.Namespace:
@@ -62,19 +69,6 @@ class Sample:
     attack: str
     clients: int
     usage: Usage
-
-
-#: What takes the most memory comes first: what it leaves behind in an allocator is no leak if it comes once.
-HUNGRY = ("transfer-half-read-lists", "probe-vanishing-client", "transfer-silent-puts", "probe-idle-clients")
-
-
-def turn(name: str) -> tuple[int, int]:
-    """When an attack has its turn: the hungry ones first, then those against each server in turn."""
-    if name in HUNGRY:
-        return 0, HUNGRY.index(name)
-    against = name.split("-", 1)[0]
-    alike = [attack.name for attack in ATTACKS.values() if attack.soak and attack.against == against]
-    return 1, 2 * alike.index(name) + (against != "probe")
 
 
 class Soak:
@@ -121,10 +115,6 @@ class Soak:
             config = work / f"config-{name}"
             words = ("serve", folder, "--config", config, "--max-clients", 256, *more)
             servers[name] = listening(name, port, *words, options=("--config", str(config)))
-        many = work / "open" / "many"
-        many.mkdir()
-        for index in range(3000):
-            (many / ("n" * 60 + f"{index}")).touch()
         honest = work / "open" / "honest"
         honest.mkdir()
         (honest / "big").write_bytes(os.urandom(32 << 20))
@@ -152,15 +142,19 @@ class Soak:
             words = self.transfer(slot, rng) if slot % 5 == 4 else self.probe(slot, rng)
             with self.lock:
                 self.running += 1
-            ended = ran([self.stage.binary, *words], seconds=90)
+            killed = rng.random() < KILLED_SHARE
+            ended = ran([self.stage.binary, *words], seconds=rng.uniform(0.5, 4) if killed else 90)
             with self.lock:
                 self.running -= 1
-                self.note(str(words[0]), ended)
+                self.note(str(words[0]), ended, killed=killed)
             self.over.wait(rng.uniform(0.2, 2))
 
-    def note(self, verb: str, ended: Ran) -> None:
+    def note(self, verb: str, ended: Ran, *, killed: bool) -> None:
         """Count how a client fared; one that was cut off by the end does not count."""
         if self.over.is_set():
+            return
+        if killed and ended.code is None:
+            self.outcomes[f"{verb} killed"] += 1
             return
         self.outcomes[f"{verb} {'well' if ended.code == 0 else 'failed'}"] += 1
         if ended.code != 0:
@@ -189,16 +183,21 @@ class Soak:
 
     @property
     def fingerprint(self) -> str:
-        """The file server's."""
-        from attacks.transfer import fingerprint
-
-        return fingerprint(self.stage.work / "config-serve" / "server.pem")
+        """The file server's: the first 160 bits of its certificate's BLAKE3 hash, in base 32."""
+        end = "-----END CERTIFICATE-----"
+        _, begin, rest = (
+            (self.stage.work / "config-serve" / "server.pem").read_text().partition("-----BEGIN CERTIFICATE-")
+        )
+        certificate = begin + rest.partition(end)[0] + end
+        digest = blake3(ssl.PEM_cert_to_DER_cert(certificate)).digest()[:20]
+        text = base64.b32encode(digest).decode().lower()
+        return "-".join(text[at : at + 4] for at in range(0, len(text), 4))
 
     # Attackers.
 
     def attackers(self) -> None:
         """All attacks in turn until it is over."""
-        suited = sorted((attack for attack in ATTACKS.values() if attack.soak), key=lambda attack: turn(attack.name))
+        suited = [attack for attack in ATTACKS.values() if attack.soak]
         shared = {name: server for name, server in self.servers.items() if name != "shell"}
         while not self.over.is_set():
             for attack in suited:
@@ -311,6 +310,11 @@ def judged(soak: Soak, before: dict[str, Usage], after: dict[str, Usage]) -> dic
         }
     done = sum(soak.outcomes.values())
     failed = sum(count for what, count in soak.outcomes.items() if what.endswith("failed"))
+    wrong += [
+        f"no honest client has done a `{verb}`"
+        for verb in ("probe", "send", "receive")
+        if not soak.outcomes[f"{verb} well"]
+    ]
     if failed > max(2, HONEST_SHARE * done):
         wrong.append(f"{failed} of {done} honest clients failed")
     attacks: dict[str, Any] = {}

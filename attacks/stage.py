@@ -6,7 +6,8 @@ import contextlib
 import os
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,20 +101,18 @@ class Stage:
         """Run `verus-endpoint WORDS` to its end."""
         return endpoint.ran([*prefix, self.binary, *words], seconds=seconds, **more)
 
-    def probe_server(self, *options: object, host: str = HERE, honest: bool = True, shared: bool = True) -> Server:
+    def probe_server(self, *options: object, host: str = HERE, honest: bool = True) -> Server:
         """A `probe server`, and an honest client beside what follows."""
-        if shared and not options and "probe" in self.shared:
+        if not options and "probe" in self.shared:
             return self.shared["probe"]
         port = endpoint.free_port()
         # On all addresses where more than the loopback is attacked.
         listening = ("--bind", host) if host == HERE else ()
         process = self.endpoint("probe", "server", *listening, "--port", port, *options)
         self._listens(process, port)
-        keys = tuple(map(str, options[at : at + 2]) for at, word in enumerate(options) if word == "--key-file")
-        server = Server(process, host, port, tuple(word for pair in keys for word in pair))
         if honest:
-            self.begin_honest(Server(process, HERE, port, server.client_options))
-        return server
+            self.begin_honest(Server(process, HERE, port))
+        return Server(process, host, port)
 
     def config(self) -> Path:
         """A folder for keys, tokens and known hosts."""
@@ -142,9 +141,9 @@ class Stage:
             raise RuntimeError(f"the server did not start: {process.last_line}")
         until(lambda: bool(process.log.stat().st_size), 2)
 
-    def peer(self, network: int = 99) -> Peer:
+    def peer(self) -> Peer:
         """Another host."""
-        made = Peer(network)
+        made = Peer()
         self.ending.callback(made.close)
         return made
 
@@ -154,7 +153,7 @@ class Stage:
         """Measure at 5 Mbit/s beside what follows."""
         if not self.honest:
             return
-        options = ("--rate-mbps", HONEST_MBPS, "--duration", HONEST_S, "--json", *server.client_options)
+        options = ("--rate-mbps", HONEST_MBPS, "--duration", HONEST_S, "--json")
 
         def measure() -> None:
             ran = self.run("probe", "client", server.name, *options, seconds=HONEST_S + 15)
@@ -189,8 +188,6 @@ class Stage:
         thread = threading.Thread(target=work)
         thread.start()
         self._beside.append(thread)
-        import time
-
         time.sleep(0.3)
 
     def finish_honest(self) -> None:
@@ -198,14 +195,3 @@ class Stage:
         for thread in self._beside:
             thread.join()
         self._beside.clear()
-
-
-@contextlib.contextmanager
-def mounted(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of so many bytes, as a folder."""
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True, timeout=10)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=False, timeout=10)

@@ -84,7 +84,7 @@ def test_an_attack_that_a_server_does_not_withstand_falls(tmp_path: Path) -> Non
         "print('listening', flush=True); time.sleep(30)\n"
     )
     impostor.chmod(0o755)
-    verdict = sandbox.perform(ATTACKS["probe-idle-clients"], impostor)
+    verdict = sandbox.perform(ATTACKS["probe-hello-flood"], impostor)
     assert not verdict.held
     assert verdict.word == "FELL"
 
@@ -96,8 +96,8 @@ def test_an_honest_client_that_is_held_up_makes_an_attack_fall() -> None:
         ({"throughput_mbps": 5.0, "goodput_mbps": 4.7, "rtt_p95_ms": 0.1}, False),
         ({"throughput_mbps": 5.0, "goodput_mbps": 5.0, "rtt_p95_ms": 1.2}, False),
     ):
-        verdict = Verdict("probe-garbage", honest=beside)
-        compare(ATTACKS["probe-garbage"], verdict, alone)
+        verdict = Verdict("probe-mtu-shrinks", honest=beside)
+        compare(ATTACKS["probe-mtu-shrinks"], verdict, alone)
         assert verdict.held == held, verdict.happened
 
 

@@ -152,6 +152,36 @@ def test_the_page_of_a_probe_shows_what_was_seen_and_a_dash_for_the_rest(folder:
     }
 
 
+SCRIPT = "</script><script>PWN()</script><img src=x onerror=PWN()>'\"+PWN()+'../../../x"
+
+
+def poisoned(value: Any, key: str = "") -> Any:
+    """The same with a script at the end of every text that a peer may choose."""
+    if isinstance(value, dict):
+        return {name: poisoned(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [poisoned(each, key) for each in value]
+    chosen = ("trace", "label", "queue", "name", "host", "version", "created", "cpu", "kernel")
+    return value + SCRIPT if isinstance(value, str) and key in chosen else value
+
+
+def test_texts_of_a_strangers_run_are_no_markup_and_lead_nowhere(folder: Path, verus: Command) -> None:
+    for name in ("results.jsonl", "series.jsonl", "profile.jsonl"):
+        put(folder / name, [poisoned(json.loads(line)) for line in (folder / name).read_text().splitlines()])
+    (folder / "run.json").write_text(json.dumps(poisoned(json.loads((folder / "run.json").read_text()))))
+    beside = set(folder.parent.rglob("*")) - set(folder.rglob("*"))
+    ran = verus("report", folder)
+    assert ran.code == 0, ran.err
+    page = (folder / "report.html").read_text()
+    assert "PWN" in page
+    drawn = [path.read_text() for path in folder.rglob("*.svg")]
+    assert len(drawn) > 3
+    for text in (page, *drawn):
+        for markup in ("<script>PWN", "<img src=x", "</script><script>"):
+            assert markup not in text
+    assert set(folder.parent.rglob("*")) - set(folder.rglob("*")) == beside
+
+
 def test_a_test_that_was_cut_and_one_that_a_server_limited_are_read_and_marked(folder: Path, verus: Command) -> None:
     rows = [{**row(0, "up", 2), "cut": True, "server_limit_mbps": None}, {**row(1, "down", 1), "cut": False}]
     put(folder / "results.jsonl", rows)

@@ -17,8 +17,8 @@ use verus_probe::connection::Batch;
 use verus_probe::seal::{Key, Keys, Secret};
 use verus_probe::server::{Catalogue, Notice, Server, ServerConfig};
 use verus_probe::wire::{
-    self, Accept, AckBody, Data, Ending as Close, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason,
-    Request, Retry, Run, Status,
+    self, Accept, AckBody, Data, Ending as Close, FlowStatus, Hello, Kind, MIN_HELLO_BYTES, Packet,
+    Reason, Request, Retry, Run, Status,
 };
 use verus_senders::Scheme;
 
@@ -607,6 +607,19 @@ fn a_stranger_never_gets_more_bytes_than_came_from_its_address() {
         let datagram = garbage(&mut dice, &public, u64::from(number % 3));
         tell(&mut server, &mut now, stranger, &datagram);
     }
+    // First packets of every kind, known or not, of sizes up to the largest.
+    for kind in 0..=u8::MAX {
+        let stranger = address(200_000 + u32::from(kind), 1_000);
+        for size in [1, 16, 32, 47, 100, 1_199, 1_200, 1_400, 9_000, 65_000] {
+            let mut datagram = public.sealed(size, |buffer| {
+                let covered = wire::encode_plain(Kind::Data, 0, &[0; 16], buffer);
+                buffer[2] = kind;
+                covered
+            });
+            datagram.truncate(size);
+            tell(&mut server, &mut now, stranger, &datagram);
+        }
+    }
     assert_eq!(
         server.connections().count(),
         0,
@@ -681,24 +694,34 @@ fn begin(
 
 #[test]
 fn many_clients_meet_the_servers_limits_and_are_forgotten_when_silent() {
-    let _shared = memory_shared();
+    let _alone = memory_alone();
     let mut server = server(3);
     let mut now = Time::ZERO;
     let mut refused = 0;
+    let before = memory_bytes();
     for number in 0..300u32 {
         let from = address(number, 5);
-        let mut liar = Liar::new(Lie::None, request(4, 0, 0, "cubic"), u64::from(number));
+        let mut liar = Liar::new(Lie::None, request(4, 4, 0, "cubic"), u64::from(number));
         refused += usize::from(begin(&mut server, now, from, &mut liar).is_some());
         drain(&mut server, now);
         now += Duration::from_millis(1);
     }
     assert_eq!(server.connections().count(), 64);
     assert_eq!(refused, 300 - 64);
-    for _ in 0..700 {
-        now += Duration::from_millis(100);
+    let (quiet, end) = (now + Duration::from_secs(5), now + Duration::from_secs(70));
+    let mut woken = 0;
+    while let Some(at) = server.next_timer().filter(|at| *at < end) {
+        // No finer than a kernel's timer.
+        now = at.max(now + Duration::from_micros(50));
         server.on_timer(now);
         drain(&mut server, now);
+        woken += usize::from(now > quiet);
     }
+    // At most a status each 100 ms and a packet each two seconds, of each of 64 clients, in the minute until they
+    // are forgotten.
+    assert!(woken < 64 * 60 * 15, "woken {woken} times");
+    let grown = memory_bytes().saturating_sub(before) >> 20;
+    assert!(grown < 64, "{grown} MiB for 64 clients");
     assert_eq!(server.connections().count(), 0);
     assert_eq!(server.next_timer(), None, "and nothing is left to wake for");
 }
@@ -735,6 +758,14 @@ fn one_address_takes_neither_all_places_nor_any_that_it_does_not_use() {
         .drain_notices()
         .filter(|notice| matches!(notice, Notice::Refused { .. }));
     assert!(refusals.count() <= 10);
+    // Any number of addresses that never speak do not, either.
+    for number in 0..3_000 {
+        let mut silent = Liar::new(Lie::None, request(0, 128, 0, "verus"), 20_000 + number);
+        let from = address(100 + number as u32, 1);
+        assert_eq!(ask(&mut server, now, from, &mut silent), None);
+    }
+    assert_eq!(server.offers(), 1_024, "the oldest make room");
+    assert_eq!(server.connections().count(), 16);
     // Somebody else is served.
     let mut honest = Liar::new(Lie::None, request(1, 1, 0, "cubic"), 99_999);
     assert_eq!(begin(&mut server, now, address(2, 1), &mut honest), None);
@@ -1283,6 +1314,76 @@ fn a_peer_with_the_keys_who_sends_nonsense_harms_only_itself() {
         );
         assert_eq!(honest.client.outcome(), Some(Ok(())), "seed {seed}");
     }
+}
+
+#[test]
+fn a_server_that_reports_the_largest_numbers_neither_upsets_a_client_nor_fills_its_memory() {
+    let _alone = memory_alone();
+    let asked = Request {
+        duration_nanos: 2_000_000_000,
+        ..request(8, 8, 0, "verus")
+    };
+    let mut honest = Honest::new(asked, None);
+    let mut now = Time::ZERO;
+    let (_, hello) = honest.transmit(now).expect("a hello");
+    let hello = Packet::parse(&hello).expect("a packet");
+    let client_nonce = Hello::decode(&hello).expect("a hello").nonce;
+    let accept = Accept {
+        client_nonce,
+        server_nonce: [9; 16],
+        limit_bps: None,
+        quiet_millis: 0,
+    };
+    let (id, handshake) = (7, Key::handshake(None));
+    let key = Keys::new(&handshake, &client_nonce, &accept.server_nonce).server;
+    let accept = handshake.sealed(0, |buffer| accept.encode(id, buffer));
+    honest.receive(now, world::SERVER, accept);
+    let before = memory_bytes();
+    for number in 1..=10_000 {
+        now += Duration::from_millis(1);
+        honest.on_timer(now);
+        let largest = |flow| FlowStatus {
+            flow,
+            finished: number > 2_000,
+            sent: wire::MAX_NUMBER,
+            retransmitted: wire::MAX_NUMBER,
+            lost: wire::MAX_NUMBER,
+            timeouts: u32::MAX,
+            acked: wire::MAX_NUMBER,
+            window: wire::MAX_NUMBER,
+            rtt_micros: u32::MAX,
+            rtt_mean_micros: u32::MAX,
+            rtt_p95_micros: u32::MAX,
+        };
+        let status = Status {
+            number,
+            flows: (0..16).map(largest).collect(),
+        };
+        let status = key.sealed(0, |buffer| status.encode(id, buffer));
+        honest.receive(now, world::SERVER, status);
+        for flow in 0..8 {
+            let data = Data {
+                number: wire::MAX_NUMBER - 10_000 + number,
+                sent_nanos: wire::MAX_NUMBER,
+                start: wire::MAX_NUMBER - 5,
+                len: u32::MAX,
+                stamp: None,
+            };
+            let data = key.sealed(0, |buffer| data.encode(flow, id, buffer));
+            honest.receive(now, world::SERVER, data);
+        }
+        while let Some((_, sent)) = honest.transmit(now) {
+            if sent[2] == Kind::Close as u8 {
+                let closed = key.sealed(0, |buffer| {
+                    wire::encode_plain(Kind::Closed, id, &[], buffer)
+                });
+                honest.receive(now, world::SERVER, closed);
+            }
+        }
+    }
+    assert!(honest.client.outcome().is_some(), "it ends in time");
+    let grown = memory_bytes().saturating_sub(before) >> 20;
+    assert!(grown < 64, "{grown} MiB");
 }
 
 /// A server whose clock is ahead of the world's.

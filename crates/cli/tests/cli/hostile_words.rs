@@ -73,6 +73,40 @@ fn a_probe_server_that_refuses_with_control_sequences_is_told_of_in_one_plain_li
     harmless(&complaint(&client.wait_with_output().expect("it ends")), 1);
 }
 
+#[test]
+fn a_probe_server_that_closes_a_test_with_control_sequences_is_told_of_in_one_plain_line() {
+    let socket = bound();
+    let address = socket.local_addr().expect("it is bound").to_string();
+    let client = Command::new(ENDPOINT)
+        .args(["probe", "client", &address, "--duration", "1", "--quiet"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut buffer = [0; 1500];
+    let (length, from) = socket.recv_from(&mut buffer).expect("a hello");
+    let packet = Packet::parse(&buffer[..length]).expect("a packet");
+    let accept = Accept {
+        client_nonce: Hello::decode(&packet).expect("a hello").nonce,
+        server_nonce: [9; 16],
+        limit_bps: None,
+        quiet_millis: 0,
+    };
+    let handshake = Key::handshake(None);
+    let keys = Keys::new(&handshake, &accept.client_nonce, &accept.server_nonce);
+    let granted = handshake.sealed(0, |buffer| accept.encode(7, buffer));
+    socket.send_to(&granted, from).expect("sent");
+    let close = Ending {
+        nonce: [0; 16],
+        reason: Reason::ShuttingDown,
+        text: WORDS,
+    };
+    let close = (keys.server).sealed(0, |buffer| close.encode(Kind::Close, 7, buffer));
+    socket.recv_from(&mut buffer).expect("its first word");
+    socket.send_to(&close, from).expect("sent");
+    harmless(&complaint(&client.wait_with_output().expect("it ends")), 1);
+}
+
 /// Says hello until there is an answer that is no [`Retry`]; gives that to `answer`.
 fn hello<T>(
     server: SocketAddr,

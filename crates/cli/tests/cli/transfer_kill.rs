@@ -13,6 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::transfer_common::{Scene, Server};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use rand::Rng;
 use verus_core::random;
 use verus_faults::{Bottleneck, Proxy, ProxyConfig, machine};
@@ -197,8 +199,14 @@ fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
             let error = String::from_utf8_lossy(&output.stderr);
             assert!(error.contains("the same command again"), "{error}");
         } else {
-            client.kill().expect("it runs");
-            client.wait().expect("it is ours");
+            // Ctrl-C first, which is answered with its own exit code; then nothing can be answered.
+            let (signal, code) = match kill {
+                1 => (Signal::SIGINT, Some(130)),
+                _ => (Signal::SIGKILL, None),
+            };
+            let id = Pid::from_raw(client.id().cast_signed());
+            nix::sys::signal::kill(id, signal).expect("it runs");
+            assert_eq!(client.wait().expect("it is ours").code(), code);
         }
         let (folder, name) = match way {
             Way::Up => ("served", "file"),

@@ -2,13 +2,18 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::transfer_common::{World, noise, path, same};
+use verus_senders::Scheme;
 use verus_transfer::files::{Part, Place, Source};
 use verus_transfer::folder::Folder;
 use verus_transfer::refusal::Reason;
 use verus_transfer::reserved::Reserved;
-use verus_transfer::{Entry, Trouble};
+use verus_transfer::{Client, Entry, Gauge, Trouble};
 
 const MEGABYTE: usize = 1 << 20;
 
@@ -169,6 +174,49 @@ async fn nothing_outside_of_the_folder_is_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_that_are_swapped_meanwhile_lead_nowhere() {
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    let outside = world.home.path().join("outside");
+    fs::create_dir(&outside).expect("a folder");
+    fs::write(outside.join("f"), "secret").expect("written");
+    fs::create_dir(world.served("inner")).expect("a folder");
+    fs::write(world.served("x"), "plain").expect("written");
+    fs::write(world.mine("mine"), "mine").expect("written");
+    let over = Arc::new(AtomicBool::new(false));
+    let (served, ending) = (world.served(""), Arc::clone(&over));
+    let swapping = std::thread::spawn(move || {
+        let at = |name: &str| served.join(name);
+        while !ending.load(Ordering::Relaxed) {
+            // A file becomes a link out of the folder, and a folder as well.
+            symlink("../outside/f", at("link")).expect("a link");
+            fs::rename(at("link"), at("x")).expect("renamed");
+            fs::rename(at("inner"), at("aside")).expect("renamed");
+            symlink("../outside", at("inner")).expect("a link");
+            fs::remove_file(at("inner")).expect("removed");
+            fs::rename(at("aside"), at("inner")).expect("renamed");
+            fs::write(at("plain"), "plain").expect("written");
+            fs::rename(at("plain"), at("x")).expect("renamed");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let (mut got, mut put) = (0, 0);
+    for number in 0..300 {
+        if world.get(&client, "x", "got", true).await.is_ok() {
+            assert_eq!(fs::read(world.mine("got")).expect("there"), b"plain");
+            got += 1;
+        }
+        let to = format!("inner/{number}");
+        put += usize::from(world.put(&client, "mine", &to, false).await.is_ok());
+    }
+    over.store(true, Ordering::Relaxed);
+    swapping.join().expect("every step was possible");
+    let there = fs::read_dir(&outside).expect("there").count();
+    assert_eq!(there, 1, "files were put outside");
+    assert!(got > 0 && put > 0, "{got} arrived, {put} were put");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn folders_are_listed_whole() {
     let world = World::new();
     let client = world.connect().await.expect("a server");
@@ -296,6 +344,74 @@ fn a_source_written_to_under_its_old_time_has_changed() {
         .expect("known");
     assert_eq!(again, modified);
     assert!(source.changed());
+}
+
+/// A client that needs a second for 24 MiB, of which QUIC takes but a part ahead.
+async fn slow_client(world: &World) -> Client {
+    let mut config = world.config();
+    config.scheme = Scheme::parse("constant:rate_mbps=200").expect("a scheme");
+    Client::connect(&config).await.expect("a server")
+}
+
+/// Sends a file slowly, and does something once a part of it is under way.
+async fn put_and_midway(world: &World, name: &str, midway: impl AsyncFnOnce()) -> Trouble {
+    let client = slow_client(world).await;
+    let source = Source::new(fs::File::open(world.mine(name)).expect("there")).expect("a file");
+    let (gauge, to) = (Gauge::default(), path(name));
+    let put = client.put(&source, &to, false, &gauge);
+    let meanwhile = async {
+        while gauge.moved() < 2 * MEGABYTE as u64 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        midway().await;
+    };
+    let (put, ()) = tokio::join!(put, meanwhile);
+    put.expect_err("it was disturbed")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_changes_while_it_is_sent_does_not_arrive() {
+    let world = World::new();
+    let grow = |path: &Path| {
+        let file = fs::OpenOptions::new().append(true).open(path);
+        std::io::Write::write_all(&mut file.expect("ours"), b"more").expect("written");
+    };
+    let shrink = |path: &Path| {
+        let file = fs::OpenOptions::new().write(true).open(path);
+        file.expect("ours").set_len(1000).expect("cut");
+    };
+    let replace = |path: &Path| {
+        fs::write(world.mine("other"), noise(24 * MEGABYTE, 2)).expect("written");
+        fs::rename(world.mine("other"), path).expect("renamed");
+    };
+    let changes: [(&str, &dyn Fn(&Path)); 3] =
+        [("grown", &grow), ("cut", &shrink), ("replaced", &replace)];
+    for (name, change) in changes {
+        fs::write(world.mine(name), noise(24 * MEGABYTE, 1)).expect("written");
+        let trouble = put_and_midway(&world, name, async || change(&world.mine(name))).await;
+        let words = trouble.to_string();
+        assert!(
+            words.contains("changed while it was sent"),
+            "{name}: {words}"
+        );
+        assert!(!world.served(name).exists(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_who_send_one_file_the_newer_wins_and_the_older_is_told() {
+    let world = World::new();
+    fs::write(world.mine("file"), noise(24 * MEGABYTE, 1)).expect("written");
+    fs::write(world.mine("newer"), noise(24 * MEGABYTE, 2)).expect("written");
+    let newer = world.connect().await.expect("a server");
+    let older = put_and_midway(&world, "file", async || {
+        let put = world.put(&newer, "newer", "file", false).await;
+        put.expect("the newer one is whole");
+    });
+    assert_eq!(refused(older.await), Reason::Superseded);
+    assert!(same(&world.mine("newer"), &world.served("file")));
+    let names = fs::read_dir(world.served("")).expect("there");
+    assert_eq!(names.count(), 1, "nothing is left beside it");
 }
 
 /// The server's own files in the folder that it serves, by all paths that lead there.

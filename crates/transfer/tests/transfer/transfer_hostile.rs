@@ -229,6 +229,61 @@ async fn half_read_lists_and_empty_puts_are_given_up_and_hold_up_nobody() {
     assert_eq!(parts.count(), 0, "nothing is left of files that never came");
 }
 
+/// What this process holds: resident memory in MiB, descriptors, threads.
+fn held() -> (u64, usize, u64) {
+    let status = fs::read_to_string("/proc/self/status").expect("this is Linux");
+    let field = |name: &str| -> u64 {
+        let line = status.lines().find(|line| line.starts_with(name));
+        let number = line.and_then(|line| line.split_whitespace().nth(1));
+        number.expect("a field").parse().expect("a number")
+    };
+    let descriptors = fs::read_dir("/proc/self/fd").expect("this is Linux");
+    (field("VmRSS") >> 10, descriptors.count(), field("Threads"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "reads the clock: make test-clock"]
+async fn requests_that_are_not_finished_hold_bounded_memory_threads_and_descriptors() {
+    let _machine = machine::watch(50);
+    let world = World::open(Limits::default(), 32);
+    for name in 0..2000 {
+        fs::write(world.served(&format!("{name:0100}")), b"").expect("written");
+    }
+    let deep = vec!["d".repeat(60); 60].join("/");
+    fs::create_dir_all(world.served(&deep)).expect("folders");
+    for name in 0..100 {
+        fs::create_dir(world.served(&format!("{deep}/e{name}"))).expect("a folder");
+    }
+    let before = held();
+    let attacker = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 2], 0))).expect("lo");
+    let mut open = Vec::new();
+    // As many as one address has places, each with as many requests as it may have.
+    for client in 0..16 {
+        let window = if client % 3 == 2 { 20_000 } else { 2_000 };
+        let connection = raw::greet_by(&attacker, world.address, window).await;
+        for number in 0..15 {
+            let (mut send, receive) = connection.open_bi().await.expect("a stream");
+            let request = match (client % 3, number) {
+                (0, _) => Request::List { path: Vec::new() },
+                (1, _) => raw::put(format!("slow{client}-{number}"), 1 << 30, false),
+                (_, _) => Request::List {
+                    path: "d".repeat(60).into_bytes(),
+                },
+            };
+            raw::say(&mut send, &request).await;
+            open.push((send, receive));
+        }
+    }
+    sleep(Duration::from_secs(1)).await;
+    let now = held();
+    assert!(now.0 < before.0 + 128, "{now:?} after {before:?}");
+    // Two lists of each client, a descriptor for each of up to 64 folders; a file of each put.
+    assert!(now.1 < before.1 + 1_000, "{now:?} after {before:?}");
+    assert!(now.2 < before.2 + 250, "{now:?} after {before:?}");
+    let honest = world.connect().await.expect("a place");
+    honest.list(&path("")).await.expect("a list");
+}
+
 /// A server that greets and then sends nothing, or only signs of life.
 async fn stalled(alive: bool) -> SocketAddr {
     let endpoint = raw::listener(raw::transport(1 << 20), &Identity::random().expect("a key"));
@@ -444,6 +499,39 @@ async fn whatever_fails_to_be_sent_the_server_goes_on() {
         let to = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         raw.send_to(&udp, &to.into()).expect("sent");
     }
+    let client = world.connect().await.expect("a server");
+    client.list(&path("")).await.expect("an answer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_is_answered_with_no_more_bytes_than_it_has_and_ends_nobody() {
+    let world = World::new();
+    let first: Vec<Vec<u8>> = (0..8).map(|_| raw::first_datagram()).collect();
+    let stranger = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    stranger.set_nonblocking(true).expect("ours");
+    let (mut sent, mut came) = (0, 0);
+    let mut answer = [0; 2048];
+    for number in 0..6_000 {
+        let dice = noise(8, number);
+        let at = usize::from(u16::from_le_bytes([dice[0], dice[1]]));
+        let mut datagram = first[usize::from(dice[2] % 8)].clone();
+        match number % 3 {
+            0 => datagram = noise(1 + at % 1_400, number),
+            1 => datagram.truncate(1 + at % (datagram.len() - 1)),
+            _ => {
+                let at = at % datagram.len();
+                datagram[at] ^= 1 << (dice[3] % 8);
+            }
+        }
+        sent += stranger.send_to(&datagram, world.address).unwrap_or(0);
+        if number % 50 == 0 {
+            sleep(Duration::from_millis(4)).await;
+            while let Ok(length) = stranger.recv(&mut answer) {
+                came += length;
+            }
+        }
+    }
+    assert!(came <= sent, "{came} bytes for {sent}");
     let client = world.connect().await.expect("a server");
     client.list(&path("")).await.expect("an answer");
 }
