@@ -1,8 +1,8 @@
-//! `kill -9` of either end at several points of a large transfer: the same command again goes on where the last
-//! one stopped, the file is whole in the end, and hardly anything crosses twice.
+//! `kill -9` of either end at several points of a large transfer. The same command again continues
+//! where the last one stopped, the file is whole in the end, and hardly any data cross twice.
 //!
-//! What crosses is counted on the wire, by a proxy between the ends, and compared with a transfer of the
-//! same file that nobody disturbs.
+//! A proxy between the ends counts the bytes on the wire. They are compared with an undisturbed
+//! transfer of the same file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -26,24 +26,25 @@ struct Disturbance {
     bytes: u64,
     /// How often an end is killed.
     kills: u64,
-    /// The rate of the link on the file's way, in Mbit/s, which this machine has time to follow: what a process has
-    /// no time to read from its socket is sent again by QUIC, and would say how busy the machine is.
+    /// The rate of the link in the file's direction, in Mbit/s, which must be within this machine's
+    /// pace. QUIC sends data again that a busy process reads too late, so the count would show the
+    /// load of the machine.
     mbps: f64,
 }
 
-/// Bytes that may cross twice for each kill: at most a piece (1 MiB of files of this size) and what was under way; of a
-/// piece half, on average.
+/// Bytes that may cross twice for each kill: at most a piece (1 MiB for files of this size) and the
+/// bytes in flight. On average, half a piece.
 const TWICE: u64 = 1_000_000;
 
-/// What fills a link soonest.
+/// The scheme that fills a link soonest.
 const CUBIC: Disturbance = Disturbance {
     scheme: "cubic",
     bytes: 300_000_000,
     kills: 10,
     mbps: 800.0,
 };
-/// What users have unless they ask for another. Each attempt begins with a slow start of its own; what the link's
-/// queue refuses then has not crossed.
+/// The default scheme. Each attempt begins with a slow start; packets dropped by the link's queue
+/// then have not crossed.
 const VERUS: Disturbance = Disturbance {
     scheme: "verus",
     bytes: 100_000_000,
@@ -54,9 +55,9 @@ const VERUS: Disturbance = Disturbance {
 /// An attempt that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Which way the file goes.
+/// The direction of the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum Direction {
     Up,
     Down,
 }
@@ -82,12 +83,12 @@ fn make(path: &Path, bytes: u64) {
     let mut random = random::stream(1, "file", 0);
     let mut file = BufWriter::new(File::create(path).expect("there is room"));
     let mut block = vec![0; 1 << 20];
-    let mut left = bytes;
-    while left > 0 {
-        let part = left.min(block.len() as u64) as usize;
+    let mut rest = bytes;
+    while rest > 0 {
+        let part = rest.min(block.len() as u64) as usize;
         random.fill_bytes(&mut block[..part]);
         file.write_all(&block[..part]).expect("there is room");
-        left -= part as u64;
+        rest -= part as u64;
     }
     file.flush().expect("there is room");
 }
@@ -103,7 +104,7 @@ fn digest(path: &Path) -> blake3::Hash {
 /// A client and a server, and what lies between them.
 struct Stage<'a> {
     scene: &'a Scene,
-    way: Way,
+    way: Direction,
     scheme: &'static str,
     proxy: Proxy,
     server: Option<Server>,
@@ -111,13 +112,13 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn new(scene: &'a Scene, way: Way, how: Disturbance) -> Stage<'a> {
+    fn new(scene: &'a Scene, way: Direction, how: Disturbance) -> Stage<'a> {
         let scheme = how.scheme;
         let server = scene.serve(&format!("--scheme {scheme}"));
         let mut config = ProxyConfig::new(server.address);
         match way {
-            Way::Up => config.up = Some(how.bottleneck()),
-            Way::Down => config.down = Some(how.bottleneck()),
+            Direction::Up => config.up = Some(how.bottleneck()),
+            Direction::Down => config.down = Some(how.bottleneck()),
         }
         let proxy = Proxy::start(config).expect("a few sockets");
         Stage {
@@ -134,8 +135,8 @@ impl<'a> Stage<'a> {
     fn client(&self) -> Child {
         let (address, scheme) = (self.proxy.addr(), self.scheme);
         let words = match self.way {
-            Way::Up => format!("send file {address} --quiet --scheme {scheme}"),
-            Way::Down => format!("receive {address}/file --quiet --scheme {scheme}"),
+            Direction::Up => format!("send file {address} --quiet --scheme {scheme}"),
+            Direction::Down => format!("receive {address}/file --quiet --scheme {scheme}"),
         };
         let mut command = self.scene.client_command(&words);
         command
@@ -148,8 +149,8 @@ impl<'a> Stage<'a> {
     fn crossed(&self) -> u64 {
         let stats = self.proxy.stats();
         match self.way {
-            Way::Up => stats.up.delivered_bytes,
-            Way::Down => stats.down.delivered_bytes,
+            Direction::Up => stats.up.delivered_bytes,
+            Direction::Down => stats.down.delivered_bytes,
         }
     }
 
@@ -182,7 +183,7 @@ fn now() -> Instant {
 }
 
 /// Kills one end after the other; returns how much crossed.
-fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
+fn disturbed(scene: &Scene, way: Direction, how: Disturbance) -> u64 {
     let mut stage = Stage::new(scene, way, how);
     for kill in 1..=how.kills {
         let mut client = stage.client();
@@ -201,8 +202,8 @@ fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
             client.wait().expect("it is ours");
         }
         let (folder, name) = match way {
-            Way::Up => ("served", "file"),
-            Way::Down => ("here", "file"),
+            Direction::Up => ("served", "file"),
+            Direction::Down => ("here", "file"),
         };
         assert!(
             !scene.names(folder).contains(&name.to_owned()),
@@ -213,7 +214,7 @@ fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
     stage.crossed()
 }
 
-fn undisturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
+fn undisturbed(scene: &Scene, way: Direction, how: Disturbance) -> u64 {
     let stage = Stage::new(scene, way, how);
     stage.finish(stage.client());
     stage.crossed()
@@ -222,13 +223,13 @@ fn undisturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
 /// One at a time: each needs room for its file twice.
 static ROOM: Mutex<()> = Mutex::new(());
 
-fn check(way: Way, how: Disturbance) {
+fn check(way: Direction, how: Disturbance) {
     let _machine = machine::watch(50);
     let _room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::new();
     let (from, to) = match way {
-        Way::Up => ("here/file", "served/file"),
-        Way::Down => ("served/file", "here/file"),
+        Direction::Up => ("here/file", "served/file"),
+        Direction::Down => ("served/file", "here/file"),
     };
     let bytes = how.bytes();
     make(&scene.path(from), bytes);
@@ -249,23 +250,23 @@ fn check(way: Way, how: Disturbance) {
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_sent_survives_ten_kills() {
-    check(Way::Up, CUBIC);
+    check(Direction::Up, CUBIC);
 }
 
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_received_survives_ten_kills() {
-    check(Way::Down, CUBIC);
+    check(Direction::Down, CUBIC);
 }
 
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_sent_with_verus_survives_four_kills() {
-    check(Way::Up, VERUS);
+    check(Direction::Up, VERUS);
 }
 
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_received_with_verus_survives_four_kills() {
-    check(Way::Down, VERUS);
+    check(Direction::Down, VERUS);
 }
