@@ -211,8 +211,8 @@ fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
 
 #[test]
 fn the_vectors_are_what_the_core_says() {
-    for (name, ratio, way) in &FLOWS {
-        let text = written(*ratio, way);
+    for (name, ratio, path) in &FLOWS {
+        let text = written(*ratio, path);
         let file = file(name);
         if std::env::var_os("VERUS_WRITE_VECTORS").is_some() {
             std::fs::write(&file, &text).expect("it can be written");
