@@ -68,8 +68,8 @@ fn with_values(mut command: Command) -> Command {
     })
 }
 
-fn candidates(found: Vec<String>) -> Vec<CompletionCandidate> {
-    found.into_iter().map(CompletionCandidate::new).collect()
+fn candidates(texts: Vec<String>) -> Vec<CompletionCandidate> {
+    texts.into_iter().map(CompletionCandidate::new).collect()
 }
 
 fn schemes(typed: &OsStr) -> Vec<CompletionCandidate> {

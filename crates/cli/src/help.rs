@@ -203,7 +203,7 @@ fn unknown(error: &clap::Error, verb: &str, word: &str) -> String {
     let hint = match OTHERS_WORDS.iter().find(theirs) {
         Some((_, _, meant)) => did_you_mean(meant),
         None => match text(error, ContextKind::SuggestedArg) {
-            Some(found) => did_you_mean(bare(&found)),
+            Some(suggestion) => did_you_mean(bare(&suggestion)),
             None => String::new(),
         },
     };

@@ -86,7 +86,7 @@ impl Ui {
         let mut out = io::stdout().lock();
         match writeln!(out, "{line}").and_then(|()| out.flush()) {
             Err(error) if self.to_the_end && error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            told => told.map_err(|error| Failure::output(&error)),
+            result => result.map_err(|error| Failure::output(&error)),
         }
     }
 }

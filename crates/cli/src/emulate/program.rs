@@ -276,7 +276,8 @@ mod tests {
 
     #[test]
     fn a_scheme_names_one_program_or_two() {
-        let parsed = |text| Program::parse(text).map(|found| found.map(|p| (p.sender, p.receiver)));
+        let parsed =
+            |text| Program::parse(text).map(|result| result.map(|p| (p.sender, p.receiver)));
         assert_eq!(parsed("cubic"), None);
         assert_eq!(parsed("cmd.py"), None);
         let (one, other) = ("send {host}".to_owned(), "take -p {port}".to_owned());

@@ -208,21 +208,21 @@ pub fn choose_for_tokens(requested: Option<&str>) -> Result<Standing, Failure> {
 #[cfg(target_os = "linux")]
 pub fn owner(path: &Path) -> Result<Standing, Failure> {
     use std::os::unix::fs::MetadataExt;
-    let Ok(found) = std::fs::metadata(path) else {
+    let Ok(metadata) = std::fs::metadata(path) else {
         return Ok(Standing::Same);
     };
-    let owner = Uid::from_raw(found.uid());
+    let owner = Uid::from_raw(metadata.uid());
     if !geteuid().is_root() || owner.is_root() {
         return Ok(Standing::Same);
     }
-    let account = Account::owner(owner, found.gid())
+    let account = Account::owner(owner, metadata.gid())
         .map_err(|error| Failure::usage(format_args!("user {owner}: {}", error.desc())))?;
     Ok(Standing::Other(account))
 }
 
 #[cfg(target_os = "linux")]
-fn same(given: Option<Account>) -> Result<Standing, Failure> {
-    match given {
+fn same(requested: Option<Account>) -> Result<Standing, Failure> {
+    match requested {
         Some(other) if (other.uid, other.gid) != (geteuid(), getegid()) => Err(Failure::usage(
             format_args!("--user: only root can become {}", other.shown()),
         )),
@@ -285,8 +285,8 @@ impl Standing {
 
 /// On other systems root goes on as root, if the user requests it.
 #[cfg(not(target_os = "linux"))]
-pub fn choose(given: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Failure> {
-    match given {
+pub fn choose(requested: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Failure> {
+    match requested {
         Some("root") => Ok(Standing::Same),
         Some(_) => Err(Failure::usage("--user: to become another user takes Linux")),
         None if rustix::process::geteuid().is_root() => Err(Failure::usage(
@@ -298,8 +298,8 @@ pub fn choose(given: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Fai
 
 /// Other systems do not change users.
 #[cfg(not(target_os = "linux"))]
-pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
-    match given {
+pub fn choose_for_tokens(requested: Option<&str>) -> Result<Standing, Failure> {
+    match requested {
         Some(_) => Err(Failure::usage("--user: to become another user takes Linux")),
         None => Ok(Standing::Same),
     }

@@ -104,7 +104,7 @@ fn digest(path: &Path) -> blake3::Hash {
 /// A client and a server, and what lies between them.
 struct Stage<'a> {
     scene: &'a Scene,
-    way: Direction,
+    direction: Direction,
     scheme: &'static str,
     proxy: Proxy,
     server: Option<Server>,
@@ -112,18 +112,18 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn new(scene: &'a Scene, way: Direction, how: Disturbance) -> Stage<'a> {
+    fn new(scene: &'a Scene, direction: Direction, how: Disturbance) -> Stage<'a> {
         let scheme = how.scheme;
         let server = scene.serve(&format!("--scheme {scheme}"));
         let mut config = ProxyConfig::new(server.address);
-        match way {
+        match direction {
             Direction::Up => config.up = Some(how.bottleneck()),
             Direction::Down => config.down = Some(how.bottleneck()),
         }
         let proxy = Proxy::start(config).expect("a few sockets");
         Stage {
             scene,
-            way,
+            direction,
             scheme,
             proxy,
             port: server.address.port(),
@@ -134,7 +134,7 @@ impl<'a> Stage<'a> {
     /// Begins, or goes on.
     fn client(&self) -> Child {
         let (address, scheme) = (self.proxy.addr(), self.scheme);
-        let words = match self.way {
+        let words = match self.direction {
             Direction::Up => format!("send file {address} --quiet --scheme {scheme}"),
             Direction::Down => format!("receive {address}/file --quiet --scheme {scheme}"),
         };
@@ -145,10 +145,10 @@ impl<'a> Stage<'a> {
             .expect("the binary runs")
     }
 
-    /// Bytes that have come through, the file's way, so far.
+    /// Bytes that have come through, the file's direction, so far.
     fn crossed(&self) -> u64 {
         let stats = self.proxy.stats();
-        match self.way {
+        match self.direction {
             Direction::Up => stats.up.delivered_bytes,
             Direction::Down => stats.down.delivered_bytes,
         }
@@ -183,8 +183,8 @@ fn now() -> Instant {
 }
 
 /// Kills one end after the other; returns how much crossed.
-fn disturbed(scene: &Scene, way: Direction, how: Disturbance) -> u64 {
-    let mut stage = Stage::new(scene, way, how);
+fn disturbed(scene: &Scene, direction: Direction, how: Disturbance) -> u64 {
+    let mut stage = Stage::new(scene, direction, how);
     for kill in 1..=how.kills {
         let mut client = stage.client();
         let point = how.bytes() / (how.kills + 1) * kill;
@@ -201,7 +201,7 @@ fn disturbed(scene: &Scene, way: Direction, how: Disturbance) -> u64 {
             client.kill().expect("it runs");
             client.wait().expect("it is ours");
         }
-        let (folder, name) = match way {
+        let (folder, name) = match direction {
             Direction::Up => ("served", "file"),
             Direction::Down => ("here", "file"),
         };
@@ -214,8 +214,8 @@ fn disturbed(scene: &Scene, way: Direction, how: Disturbance) -> u64 {
     stage.crossed()
 }
 
-fn undisturbed(scene: &Scene, way: Direction, how: Disturbance) -> u64 {
-    let stage = Stage::new(scene, way, how);
+fn undisturbed(scene: &Scene, direction: Direction, how: Disturbance) -> u64 {
+    let stage = Stage::new(scene, direction, how);
     stage.finish(stage.client());
     stage.crossed()
 }
@@ -223,25 +223,25 @@ fn undisturbed(scene: &Scene, way: Direction, how: Disturbance) -> u64 {
 /// One at a time: each needs room for its file twice.
 static ROOM: Mutex<()> = Mutex::new(());
 
-fn check(way: Direction, how: Disturbance) {
+fn check(direction: Direction, how: Disturbance) {
     let _machine = machine::watch(50);
     let _room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::new();
-    let (from, to) = match way {
+    let (from, to) = match direction {
         Direction::Up => ("here/file", "served/file"),
         Direction::Down => ("served/file", "here/file"),
     };
     let bytes = how.bytes();
     make(&scene.path(from), bytes);
     let whole = digest(&scene.path(from));
-    let once = undisturbed(&scene, way, how);
+    let once = undisturbed(&scene, direction, how);
     assert_eq!(digest(&scene.path(to)), whole);
     std::fs::remove_file(scene.path(to)).expect("it arrived");
-    let crossed = disturbed(&scene, way, how);
+    let crossed = disturbed(&scene, direction, how);
     assert_eq!(digest(&scene.path(to)), whole, "the file is not whole");
     let twice = crossed.saturating_sub(once);
     println!(
-        "{way:?} with {}: {once} bytes undisturbed, {crossed} with {} kills: {twice} twice",
+        "{direction:?} with {}: {once} bytes undisturbed, {crossed} with {} kills: {twice} twice",
         how.scheme, how.kills
     );
     assert!(twice <= how.kills * TWICE, "{twice} bytes crossed twice");
