@@ -1,4 +1,4 @@
-"""What the tests of the front share: the command run in this process, where recordings are, and a browser."""
+"""Fixtures of the Python tests: the command run in this process, the folder of recordings, and a browser."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from verus import _verus, cli
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-#: What a reader sees, which takes minutes: `make test-pages`.
+#: Tests of pages as readers see them, which take minutes: `make test-pages`.
 PAGES = ("test_printed_commands", "test_own_controller_page")
-#: What computes for minutes: `make test-claims`.
+#: Tests that compute for minutes: `make test-claims`.
 CLAIMS = ("test_claims", "test_arena")
-#: What runs over public recordings: `make test-recordings`.
+#: Tests over public recordings: `make test-recordings`.
 RECORDINGS = ("test_on_recordings",)
 
 #: Files that take longest, which begin first: each stays on one worker, and for the last one all others would wait.
@@ -42,9 +42,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What emulates links is marked `real_time`, and runs while nothing else does (`make test-clock`).
+    """Marks tests that emulate links `real_time`: they run while nothing else does (`make test-clock`).
 
-    What takes a browser is marked `pages` (`make test-pages`), as documents are.
+    Tests that need a browser are marked `pages` (`make test-pages`), and so are those of documents.
     """
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
@@ -111,7 +111,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command left behind."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -123,7 +123,7 @@ Command = Callable[..., Ran]
 
 @pytest.fixture
 def verus(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """`verus ARGUMENTS` in an empty folder, with a cache of its own."""
+    """`verus ARGUMENTS` in an empty folder, with a separate cache."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VERUS_CACHE", str(tmp_path / ".cache"))
     monkeypatch.delenv("VERUS_TRACES", raising=False)
@@ -141,15 +141,15 @@ def verus(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytes
 @pytest.fixture
 def simulated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The scenarios that this process simulates from here on."""
-    seen: list[str] = []
-    own = _verus.simulate_many
+    scenarios: list[str] = []
+    simulate_many = _verus.simulate_many
 
     def counted(texts: list[str], *rest: Any, **more: Any) -> Any:
-        seen.extend(texts)
-        return own(texts, *rest, **more)
+        scenarios.extend(texts)
+        return simulate_many(texts, *rest, **more)
 
     monkeypatch.setattr(_verus, "simulate_many", counted)
-    return seen
+    return scenarios
 
 
 @pytest.fixture(scope="session")
@@ -171,7 +171,7 @@ def left_behind() -> Callable[[Path], list[str]]:
     return look
 
 
-#: What Chromium is called where it is installed (the last: on macOS).
+#: Names of Chromium's program (the last: on macOS).
 BROWSERS = (
     "chromium",
     "chromium-browser",
@@ -201,8 +201,8 @@ def browser() -> Iterator[Browser]:
 class Chromium:
     """`chromium(PLACE, width=1440, height=900, dark=False)` opens a file, or an address: `http://127.0.0.1:8000/`.
 
-    `complaints` has what its pages did wrong: each error on the console, each exception left uncaught, each request
-    outside of the page's own origin (of a file, for anything but files). The test fails if any is left at its end.
+    `complaints` lists the pages' faults: errors on the console, uncaught exceptions, and requests to another origin
+    (for a file, requests for anything except files). The test fails if any is left at its end.
     """
 
     def __init__(self, browser: Browser) -> None:

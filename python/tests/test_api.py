@@ -29,8 +29,8 @@ def test_records_are_arrays_of_one_length() -> None:
         }
         assert len(lengths) == 1
         assert lengths.pop() > 100
-        seen = np.isfinite(flow.rtt_ms)
-        assert np.all(flow.rtt_ms[seen] >= 40 - 1e-6)
+        observed = np.isfinite(flow.rtt_ms)
+        assert np.all(flow.rtt_ms[observed] >= 40 - 1e-6)
     assert result.flows[1].sent_ms.min() >= 1000
     assert result.to_arrow().num_rows == sum(len(flow.sent_ms) for flow in result.flows)
 
@@ -106,10 +106,10 @@ def test_a_bad_value_raises_with_its_field(call: object, field: str) -> None:
 
 def test_compare_has_every_setting_of_a_simulation_with_its_default() -> None:
     real_time = {"emulate", "transports"}  # `verus compare --emulate` alone
-    known = inspect.signature(compare).parameters
+    parameters = inspect.signature(compare).parameters
     settings = {entry.name: entry.default for entry in dataclasses.fields(Settings) if entry.name not in real_time}
-    assert known.keys() - {"threads", "progress"} == settings.keys()
-    assert {name: known[name].default for name in settings} == settings
+    assert parameters.keys() - {"threads", "progress"} == settings.keys()
+    assert {name: parameters[name].default for name in settings} == settings
     with pytest.raises(TypeError, match="speed"):
         compare(speed=3)  # type: ignore[call-arg]
 
@@ -121,8 +121,8 @@ def test_a_link_has_the_options_that_its_makers_name() -> None:
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     trace = tmp_path / "town"
     trace.write_text("5\n")
-    found = compare(traces=[trace], schemes=["cubic"], seed=np.int64(3), duration_s=np.int64(1), flows=np.int8(2))
-    assert [(row["seed"], row["flows"]) for row in found.rows()] == [(3, 2)]
+    comparison = compare(traces=[trace], schemes=["cubic"], seed=np.int64(3), duration_s=np.int64(1), flows=np.int8(2))
+    assert [(row["seed"], row["flows"]) for row in comparison.rows()] == [(3, 2)]
 
 
 def test_progress_may_stop_the_runs() -> None:
@@ -137,10 +137,10 @@ def test_progress_may_stop_the_runs() -> None:
 
 
 def test_progress_reaches_the_end() -> None:
-    told: list[tuple[int, int, float]] = []
-    compare(traces=["rate:5"], schemes=["cubic", "vegas"], duration_s=2, progress=lambda *what: told.append(what))
-    assert told[-1] == (2, 2, 1.0)
-    assert [share for _, _, share in told] == sorted(share for _, _, share in told)
+    reports: list[tuple[int, int, float]] = []
+    compare(traces=["rate:5"], schemes=["cubic", "vegas"], duration_s=2, progress=lambda *what: reports.append(what))
+    assert reports[-1] == (2, 2, 1.0)
+    assert [share for _, _, share in reports] == sorted(share for _, _, share in reports)
 
 
 def test_a_trace_written_is_the_trace_read(tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ def test_a_stretch_of_a_channel_is_read_and_keeps_its_length(tmp_path: Path) -> 
 def test_a_realisation_is_shared_by_runs_of_different_seeds(tmp_path: Path) -> None:
     (tmp_path / "town").write_text("".join(f"{time}\n" for time in range(1, 3000, 3)))
     joined = f"city-driving-3g-up@1[0:2]+{tmp_path / 'town'}[1:]"
-    found = compare(traces=["city-driving-3g-up@1", joined], schemes=["cubic"], duration_s=3, repeat=2)
-    assert len(set(found.table.column("trace_sha256").to_pylist())) == 2
-    pinned, mixed = found.results.config["channels"]
+    comparison = compare(traces=["city-driving-3g-up@1", joined], schemes=["cubic"], duration_s=3, repeat=2)
+    assert len(set(comparison.table.column("trace_sha256").to_pylist())) == 2
+    pinned, mixed = comparison.results.config["channels"]
     assert (pinned["kind"], mixed["kind"]) == ("built-in", "joined")
     assert mixed["duration_s"] == pytest.approx(2 + 2.998 - 1)
 
@@ -198,15 +198,15 @@ def test_users_have_connections_and_files_their_times(tmp_path: Path) -> None:
 
 def test_on_and_off_are_the_same_for_two_schemes() -> None:
     traffic = "on-off:off_s=2,mean_mb=1,variance=0.5,max_mb=4"
-    found = compare(traces=["rate:10"], schemes=["cubic", "vegas"], flows=2, traffic=traffic, duration_s=20)
-    table = found.results.connections
+    comparison = compare(traces=["rate:10"], schemes=["cubic", "vegas"], flows=2, traffic=traffic, duration_s=20)
+    table = comparison.results.connections
     assert table is not None
     first, second = (
         table.filter(pc.equal(table["run"], run)).select(["flow", "connection", "start_s", "end_s"]) for run in (0, 1)
     )
     assert first.num_rows > 4
     assert first.equals(second)
-    assert all(row["per_flow"][0]["on_s"] < 20 for row in found.rows())
+    assert all(row["per_flow"][0]["on_s"] < 20 for row in comparison.rows())
 
 
 def test_a_raw_log_becomes_exactly_the_trace_that_was_distributed(shared: Path) -> None:
@@ -271,20 +271,20 @@ def test_results_print_as_tables() -> None:
     assert heads.split()[:3] == ["flow", "Mbit/s", "mean"]
     assert [row.split()[0] for row in rows] == ["0:", "1:", "all"]
     assert f"{result.metrics['throughput_mbps']:.2f}" in rows[-1]
-    found = compare(traces=["rate:5", "rate:6"], schemes=["cubic", "vegas"], duration_s=1)
+    comparison = compare(traces=["rate:5", "rate:6"], schemes=["cubic", "vegas"], duration_s=1)
     for word in ("rate:5", "rate:6", "Cubic", "Vegas", "omniscient"):
-        assert word in repr(found)
-    assert "\x1b" not in repr(found)
-    assert max(map(len, repr(found).splitlines())) <= 110
+        assert word in repr(comparison)
+    assert "\x1b" not in repr(comparison)
+    assert max(map(len, repr(comparison).splitlines())) <= 110
 
 
 def test_results_are_arrow_streams() -> None:
     result = simulate(link=Link.constant(5), flows=[Flow("cubic")], duration_s=1)
-    found = compare(traces=["rate:5"], schemes=["cubic"], duration_s=1)
+    comparison = compare(traces=["rate:5"], schemes=["cubic"], duration_s=1)
     assert pa.table(result).equals(result.to_arrow())
-    assert pa.table(found).equals(found.table)
+    assert pa.table(comparison).equals(comparison.table)
     polars = pytest.importorskip("polars", reason="polars is not installed: nothing else needs it")
-    assert polars.DataFrame(found)["scheme"].to_list() == ["cubic"]
+    assert polars.DataFrame(comparison)["scheme"].to_list() == ["cubic"]
     assert polars.DataFrame(result).height == result.to_arrow().num_rows
 
 
@@ -296,9 +296,9 @@ def test_the_package_lists_its_names() -> None:
 
 
 def test_a_folder_that_holds_something_is_replaced_by_what_python_calls_it(tmp_path: Path) -> None:
-    found = verus.compare(traces=["rate:5"], schemes=["cubic"], duration_s=0.5)
+    comparison = verus.compare(traces=["rate:5"], schemes=["cubic"], duration_s=0.5)
     (tmp_path / "mine").write_text("kept")
     with pytest.raises(FieldError, match=r"is not empty; force=True replaces the results in it") as refused:
-        found.save(tmp_path)
+        comparison.save(tmp_path)
     assert refused.value.field == "folder"
     assert "--" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""Every sender beside every other: the rule of the order, what is run, and that the short form is the same twice."""
+"""Every sender beside every other: the order by dominance, the runs, and the short form's repeatability."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from verus.lab.results import Results
 from verus.papers.experiment import Options
 from verus.papers.own import ablation, arena
 from verus.papers.own.arena import field
-from verus.papers.own.arena.found import Found
 from verus.papers.own.arena.questions import QUESTIONS
+from verus.papers.own.arena.results import ArenaResults
 from verus.papers.own.dominance import Point, dominates, order
 from verus.papers.recordings import MissingRecordings
 from verus.papers.reproduction import columns_for
@@ -58,9 +58,9 @@ def test_a_difference_within_the_interval_is_none() -> None:
 
 def test_stretches_are_compared_with_themselves() -> None:
     # Stretches differ by far more than the senders, which differ alike on each.
-    one = points((10, 10), (1, 1000), (5, 100))
+    candidate = points((10, 10), (1, 1000), (5, 100))
     other = points((10, 12), (1, 1200), (5, 120))
-    assert dominates(one, other)
+    assert dominates(candidate, other)
 
 
 def test_who_delivers_nothing_is_dominated() -> None:
@@ -82,8 +82,8 @@ def test_everyone_that_sends_takes_part() -> None:
 
 
 def _schemes() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(_verus.list_schemes())
-    return found
+    schemes: list[dict[str, Any]] = json.loads(_verus.list_schemes())
+    return schemes
 
 
 def _name(scheme: dict[str, Any]) -> str:
@@ -143,9 +143,9 @@ def test_the_page_says_which_channels_were_used(short: Results) -> None:
 
 
 def test_the_order_of_the_table_is_that_of_dominance(short: Results) -> None:
-    found = Found(short)
+    results = ArenaResults(short)
     (grid,) = (grid for question, grid in arena.tables(short) if question.name == "order")
-    assert [row[0] for row in grid.rows] == [one.sender for one in found.standings()]
+    assert [row[0] for row in grid.rows] == [one.sender for one in results.standings()]
     dominated = [int(str(row[1])) for row in grid.rows]
     assert dominated == sorted(dominated)
 
@@ -179,14 +179,14 @@ def test_a_sender_of_ones_own_takes_part_in_every_question(
     verus: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.py").write_text(MINE)
-    own = f"{tmp_path}/mine.py:Mine"
+    scheme = f"{tmp_path}/mine.py:Mine"
     size = field.Size(("campus 3G up",), (field.BLOATED,), stretches=2, stretch_s=2.0, seeds=2, shared_s=3.0)
     monkeypatch.setattr(field, "SHORT", size)
-    found = field.prepare(Options(built_in=True, short=True, schemes=(own, "cubic", "verus:ratio=4")))(None)
-    for _, grid in arena.tables(found):
+    results = field.prepare(Options(built_in=True, short=True, schemes=(scheme, "cubic", "verus:ratio=4")))(None)
+    for _, grid in arena.tables(results):
         assert {row[0] for row in grid.rows} == {*field.SENDERS, "Mine", "cubic", "Verus R=4"}
-    assert f"{len(field.SENDERS) + 3} senders over" in arena.lead(found)
-    assert all("Mine" in section.body for section in page_for(found).sections)
+    assert f"{len(field.SENDERS) + 3} senders over" in arena.lead(results)
+    assert all("Mine" in section.body for section in page_for(results).sections)
     ran = verus("reproduce", "arena", "--short", "--built-in", "--scheme", "mine.py:Mien")
     assert ran.code == 2
     assert "`mine.py` has no class `Mien`" in ran.err
@@ -222,7 +222,7 @@ def test_without_recordings_it_runs_on_built_in_channels(
     assert settings["channels"] == "built-in"
     assert settings["missing"].startswith("Built-in channels only: not on this machine: ")
     assert not any("/" in run.scenario["trace"] for run in planned)
-    # Who says where recordings are means them.
+    # With an explicit folder, recordings are required.
     for said in (Options(traces=tmp_path), Options()):
         if said.traces is None:
             monkeypatch.setenv("VERUS_TRACES", str(tmp_path))
@@ -232,12 +232,12 @@ def test_without_recordings_it_runs_on_built_in_channels(
 
 def test_the_ablation_says_that_it_ran_without_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ablation, "tables", lambda _: {})
-    found: Any = SimpleNamespace(config={"settings": {"missing": "Built-in channels only: none."}})
-    assert ablation.summary(found) == [
+    results: Any = SimpleNamespace(config={"settings": {"missing": "Built-in channels only: none."}})
+    assert ablation.summary(results) == [
         "Built-in channels only: none.",
         "These are some of the columns; the page has all of them.",
     ]
-    assert ablation.page(found).lead.endswith("Built-in channels only: none.")
+    assert ablation.page(results).lead.endswith("Built-in channels only: none.")
 
 
 def test_all_does_without() -> None:
@@ -253,11 +253,11 @@ def test_the_documented_tables_are_the_result() -> None:
     assert list(dict.fromkeys(row["question"] for row in rows)) == [question.name for question in QUESTIONS]
     text = (docs / "arena.md").read_text(encoding="utf-8")
     for question in QUESTIONS:
-        own = [row for row in rows if row["question"] == question.name]
-        heads = list(dict.fromkeys(row["column"] for row in own))
-        senders = list(dict.fromkeys(row["sender"] for row in own))
+        question_rows = [row for row in rows if row["question"] == question.name]
+        heads = list(dict.fromkeys(row["column"] for row in question_rows))
+        senders = list(dict.fromkeys(row["sender"] for row in question_rows))
         lines = ["| " + " | ".join([question.name, *heads]) + " |", "|" + "---|" * (len(heads) + 1)]
         for sender in senders:
-            found = [row["found"] for row in own if row["sender"] == sender]
-            lines.append("| " + " | ".join([sender, *found]) + " |")
+            cells = [row["found"] for row in question_rows if row["sender"] == sender]
+            lines.append("| " + " | ".join([sender, *cells]) + " |")
         assert "\n".join(lines) in text, question.name

@@ -1,4 +1,4 @@
-"""The browser that pages are tested in: it sees what it must see, and is there where it must be."""
+"""The browser that pages are tested in: it reports faults of pages, and is present where required."""
 
 from __future__ import annotations
 

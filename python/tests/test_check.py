@@ -1,4 +1,4 @@
-"""`verus check`: files of suites, verdicts, exit codes, what is written; and that rows which pass go on passing."""
+"""`verus check`: files of suites, verdicts, exit codes, output files; and rows that pass keep passing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Look = Callable[[Path], list[str]]
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results" / "check.csv"
 
-#: A suite of one's own, as small as one can be.
+#: A minimal suite of a user.
 OWN = """
 name = "mine"
 title = "Mine"
@@ -65,9 +65,9 @@ def test_a_published_threshold_is_above_what_the_bytes_alone_take() -> None:
         scenario, check = row.cases[0].scenario, row.checks[0]
         if check.measure == "completion" and not scenario["changes"]:
             rate, sent = float(scenario["trace"].removeprefix("rate:")), scenario["flows"][0]
-            least = sent["start_s"] + sent["bytes"] * 8e-6 / rate + scenario["delay_ms"] / 1e3
+            shortest_s = sent["start_s"] + sent["bytes"] * 8e-6 / rate + scenario["delay_ms"] / 1e3
             assert check.wanted.most is not None
-            assert least < check.wanted.most, row.id
+            assert shortest_s < check.wanted.most, row.id
 
 
 def test_the_suite_that_the_page_shows_can_be_loaded(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_unit_tests_that_rows_name_are_there() -> None:
         assert f"fn {name}(" in source, path
 
 
-#: What is put into the place of what, and the words of the complaint.
+#: Text of `OWN` to replace, its replacement, and the words of the error message.
 BAD = [
     ("title =", "titel =", ["`mine.toml`", "`title` is missing"]),
     ("compares = true", "compare = true", ["row `quick`", "`compare` is not known here", "did you mean `compares`"]),
@@ -219,8 +219,8 @@ def test_a_row_that_is_met_passes_and_everything_is_written(verus: Command, tmp_
     assert (folder / "report.html").read_bytes() == drawn
     (folder / "check.jsonl").write_text("{}\n")
     assert "not what `verus check` writes" in verus("report", folder).err
-    found = ET.parse(tmp_path / "j.xml").getroot()
-    assert [case.attrib for case in found.iter("testcase")] == [
+    junit = ET.parse(tmp_path / "j.xml").getroot()
+    assert [case.attrib for case in junit.iter("testcase")] == [
         {"classname": "cubic.mine", "name": "mine/quick"},
         {"classname": "vegas.mine", "name": "mine/quick"},
     ]
@@ -235,8 +235,8 @@ def test_a_missed_row_fails_the_command_if_it_is_published_for_the_sender(verus:
         ("cubic", "missed", True),
         ("vegas", "missed", False),
     ]
-    found = ET.parse(tmp_path / "j.xml").getroot()
-    assert [len(list(found.iter(tag))) for tag in ("failure", "skipped")] == [1, 1]
+    junit = ET.parse(tmp_path / "j.xml").getroot()
+    assert [len(list(junit.iter(tag))) for tag in ("failure", "skipped")] == [1, 1]
     assert verus("check", "vegas", "--suite", tmp_path / "mine.toml", "--json").code == 0
     derived = late.replace('"published"', '"derived"')
     assert verus("check", "cubic", "--suite", own(tmp_path, derived), "--json").code == 0
@@ -309,7 +309,7 @@ def test_a_row_counts_its_times_from_the_state_that_it_is_about(verus: Command, 
     code, row = rows(TIMED)
     assert (code, row["verdict"], row["tried"], row["runs"]) == (0, "passed", 3, 3), row
     assert row["value"] > 2
-    # Where what is in flight ends it, its timer was not reached; and an `at_s` counts from the state, too.
+    # If the packets in flight end the state, its timer did not expire. An `at_s` also counts from the state's start.
     tenth = TIMED.replace("rate_mbps = 4", "rate_mbps = 9")
     late = TIMED.replace("at_s = 0", "at_s = 1")
     for text in (tenth, late):
@@ -340,15 +340,16 @@ def test_a_sweep_counts_its_worst_path_and_a_baseline_divides(verus: Command, tm
 def test_each_row_of_a_grid_has_a_name_and_a_verdict_of_its_own(verus: Command, tmp_path: Path) -> None:
     grid = OWN.replace('"quick"', '"{trace}/{delay_ms}"').replace('trace = "rate:10", ', "")
     grid = grid.replace("compares = true", 'each = [{ trace = ["rate:10", "rate:3"], delay_ms = [5, 40] }]')
-    found = [
+    judged_rows = [
         json.loads(line)
         for line in verus("check", "cubic", "--suite", own(tmp_path, grid), "--json").out.split("\n")[:-1]
     ]
-    assert [row["row"] for row in found] == ["mine/10/5", "mine/10/40", "mine/3/5", "mine/3/40"]
-    assert [row["verdict"] for row in found] == ["passed", "passed", "missed", "missed"]
+    assert [row["row"] for row in judged_rows] == ["mine/10/5", "mine/10/40", "mine/3/5", "mine/3/40"]
+    assert [row["verdict"] for row in judged_rows] == ["passed", "passed", "missed", "missed"]
     alone = OWN.replace("queue_bdp = 2", "queue_bdp = 2, delay_ms = 40")
     assert (
-        found[1]["value"] == json.loads(verus("check", "cubic", "--suite", own(tmp_path, alone), "--json").out)["value"]
+        judged_rows[1]["value"]
+        == json.loads(verus("check", "cubic", "--suite", own(tmp_path, alone), "--json").out)["value"]
     )
     assert "is there twice" in verus("check", "cubic", "--suite", own(tmp_path, grid.replace("/{delay_ms}", ""))).err
 
@@ -362,8 +363,8 @@ def test_a_baseline_excuses_what_is_no_worse_and_can_be_ignored(verus: Command, 
     late = OWN.replace("most = 2", 'most = 0.8, baseline = "excuses"')
 
     def row(against: str, text: str = late) -> Any:
-        given = text.replace("compares = true", f"against = {{ {against} }}")
-        return json.loads(verus("check", "cubic", "--suite", own(tmp_path, given), "--json").out)
+        suite_text = text.replace("compares = true", f"against = {{ {against} }}")
+        return json.loads(verus("check", "cubic", "--suite", own(tmp_path, suite_text), "--json").out)
 
     slower, faster = row('trace = "rate:5", queue_bdp = 2'), row('trace = "rate:20", queue_bdp = 2')
     assert (slower["verdict"], faster["verdict"]) == ("passed", "missed")
@@ -447,8 +448,8 @@ def test_a_row_is_explained_by_a_command_where_compare_can_say_it(verus: Command
 
 def test_all_rows_are_listed(verus: Command) -> None:
     lines = verus("check", "--list").out.splitlines()
-    known = [row.id_of(check) for name in suites.NAMES for row in suites.load(name).rows for check in row.checks]
-    assert [line.split()[0] for line in lines if line.startswith("  ")] == known
+    check_ids = [row.id_of(check) for name in suites.NAMES for row in suites.load(name).rows for check in row.checks]
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == check_ids
 
 
 def judged(names: list[str], schemes: list[str], leave_out: str = "^$") -> list[Verdict]:
@@ -464,10 +465,10 @@ def test_what_passes_for_a_senders_own_rows_goes_on_passing() -> None:
     with RESULTS.open(newline="", encoding="utf-8") as file:
         before = {(row["row"], row["scheme"]): row["verdict"] for row in csv.DictReader(file)}
     # Those that take seconds each are compared when the results are written anew.
-    found = judged(
+    verdicts = judged(
         ["c4", "picoquic", "bbr-draft"], ["cubic", "bbr1", "bbr", "c4"], "satellite|one_second|slow_long|gbps"
     )
-    own_rows = [one for one in found if one.concerns == "own" and one.verdict in ("passed", "missed")]
+    own_rows = [one for one in verdicts if one.concerns == "own" and one.verdict in ("passed", "missed")]
     assert len(own_rows) > 60
     now = {(one.row, one.scheme): one for one in own_rows}
     worse = [one for key, one in now.items() if before.get(key) == "passed" and one.verdict != "passed"]
@@ -476,9 +477,9 @@ def test_what_passes_for_a_senders_own_rows_goes_on_passing() -> None:
 
 
 def test_states_of_bbr_are_told_apart() -> None:
-    found = {one.row: one for one in judged(["bbr-draft"], ["bbr"])}
-    assert found["bbr-draft/startup-plateau/next"].value == "DRAIN"
-    assert {bbr_states.DRAIN, bbr_states.STARTUP} <= {one.value for one in found.values()}
+    verdicts = {one.row: one for one in judged(["bbr-draft"], ["bbr"])}
+    assert verdicts["bbr-draft/startup-plateau/next"].value == "DRAIN"
+    assert {bbr_states.DRAIN, bbr_states.STARTUP} <= {one.value for one in verdicts.values()}
 
 
 def test_rows_of_a_state_are_tried_whatever_the_seed() -> None:
@@ -486,23 +487,25 @@ def test_rows_of_a_state_are_tried_whatever_the_seed() -> None:
     timed = tuple(row for row in chosen.rows if row.when is not None and row.id != "bbr-draft/rate-x10-down")
     assert len(timed) == 3
     suite = suites.Suite(**{**vars(chosen), "rows": timed})
-    found = judge.judge([suite], [Contestant.from_scheme("bbr")], seeds=4)
-    assert {one.row: (one.tried, one.runs, one.verdict) for one in found} == {row.id: (4, 4, "passed") for row in timed}
+    verdicts = judge.judge([suite], [Contestant.from_scheme("bbr")], seeds=4)
+    assert {one.row: (one.tried, one.runs, one.verdict) for one in verdicts} == {
+        row.id: (4, 4, "passed") for row in timed
+    }
 
 
 def laws(*schemes: str, rows: str) -> dict[tuple[str, str], str]:
     chosen = suites.load("laws")
     suite = suites.Suite(**{**vars(chosen), "rows": tuple(row for row in chosen.rows if re.search(rows, row.id))})
-    found = judge.judge([suite], [Contestant.from_scheme(scheme) for scheme in schemes], seeds=1)
-    return {(one.scheme, one.row): one.verdict for one in found if one.verdict != "not applicable"}
+    verdicts = judge.judge([suite], [Contestant.from_scheme(scheme) for scheme in schemes], seeds=1)
+    return {(one.scheme, one.row): one.verdict for one in verdicts if one.verdict != "not applicable"}
 
 
 def test_senders_settle_where_their_laws_say_and_copa_beside_copa_only_without_its_competitive_mode() -> None:
-    held = laws("newreno", "cubic", "ledbatpp", "prague", "forward", "verus", rows="newreno|-1000|/1$|forward")
+    verdicts = laws("newreno", "cubic", "ledbatpp", "prague", "forward", "verus", rows="newreno|-1000|/1$|forward")
     # Each of two flows of forward sees the queue that it wants, but as the least of half a round trip. They send in
     # turns, and what a packet waits on average is more (docs/check.md).
-    assert {name for name, verdict in held.items() if verdict != "passed"} == {("forward", "laws/forward/2")}
-    assert len(held) > 9
+    assert {name for name, verdict in verdicts.items() if verdict != "passed"} == {("forward", "laws/forward/2")}
+    assert len(verdicts) > 9
     copas = laws("copa", "copa:competitive=no", rows="copa")
     assert {name for name, verdict in copas.items() if verdict == "missed"} == {
         ("copa", "laws/copa/2"),

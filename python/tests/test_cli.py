@@ -1,4 +1,4 @@
-"""The command as a program: fast, quiet about what it lacks, and honest about what there is."""
+"""The command as a program: it starts fast, works without optional packages, and lists its features correctly."""
 
 from __future__ import annotations
 
@@ -187,8 +187,8 @@ def test_a_series_of_rates_is_a_channel_and_makes_a_trace(verus: Command, tmp_pa
     lines = (tmp_path / "town.down").read_text().split()
     assert (len(lines), lines[0], lines[-1]) == (1500, "0", "1999")
     compared = ["compare", "--scheme", "cubic", "--duration", "4", "--json", "--trace"]
-    found = json.loads(verus(*compared, str(series)).out)
-    assert abs(found["capacity_mbps"] - 9 * 1504 / 1500) < 0.01
+    row = json.loads(verus(*compared, str(series)).out)
+    assert abs(row["capacity_mbps"] - 9 * 1504 / 1500) < 0.01
     series.write_text("start_s,end_s,mbps\n0,1,12\n1.5,2,6\n")
     for arguments in (["trace", "convert", "--rates", str(series), str(tmp_path / "other")], [*compared, str(series)]):
         ran = verus(*arguments)
@@ -299,7 +299,7 @@ def test_the_log_of_the_2017_reproduction_gives_its_published_figures(verus: Com
     expected = json.loads((folder / "camp_ped_log_r2.first20s.expected.json").read_text())
     ran = verus("analyze", folder / "camp_ped_log_r2.first20s.log.xz", "--json")
     assert ran.code == 0
-    found = json.loads(ran.out)
+    info = json.loads(ran.out)
     names = {
         "base_timestamp": "base_timestamp",
         "opportunities": "opportunities",
@@ -316,7 +316,7 @@ def test_the_log_of_the_2017_reproduction_gives_its_published_figures(verus: Com
         "qdelay_max_ms": "max_packet_delay_ms",
     }
     for ours, theirs in names.items():
-        assert found[ours] == pytest.approx(expected[theirs], rel=1e-4), ours
+        assert info[ours] == pytest.approx(expected[theirs], rel=1e-4), ours
 
 
 def test_pipes_get_tables_wide_enough(verus: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ def test_what_the_environment_names_must_be_there(variable: str, verb: list[str]
 
 
 def test_ctrl_c_while_modules_are_loaded_is_one_line() -> None:
-    # What a module's import meets is what Ctrl-C raises there.
+    # The import of a module raises the exception that Ctrl-C raises.
     program = """
 import sys, verus.cli
 class Interrupted:

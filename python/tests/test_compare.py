@@ -80,24 +80,24 @@ def test_json_prints_rows_of_the_contract_and_writes_nothing(verus: Command, tmp
     ran = verus(*QUICK, "--json")
     assert ran.code == 0
     assert ran.err == ""
-    found = rows(ran.out)
-    assert [list(row) for row in found] == [FIELDS] * 4
-    assert [(row["trace"], row["scheme"], row["params"]) for row in found] == [
+    results = rows(ran.out)
+    assert [list(row) for row in results] == [FIELDS] * 4
+    assert [(row["trace"], row["scheme"], row["params"]) for row in results] == [
         ("city-driving-3g-up", "verus", {"ratio": 2}),
         ("city-driving-3g-up", "cubic", {}),
         ("rate:5", "verus", {"ratio": 2}),
         ("rate:5", "cubic", {}),
     ]
-    assert found[0]["queue"] == "red:min=375000,max=1125000,p=0.1"
+    assert results[0]["queue"] == "red:min=375000,max=1125000,p=0.1"
     assert left_behind(tmp_path) == []
 
 
 def test_each_trace_queue_scheme_and_seed_is_a_row(verus: Command) -> None:
     ran = verus(*QUICK, "--queue", "codel", "--queue", "infinite", "--repeat", "2", "--seed", "7", "--json")
-    found = rows(ran.out)
-    assert len(found) == 2 * 2 * 2 * 2
-    assert [row["seed"] for row in found[:4]] == [7, 8, 7, 8]
-    assert {row["queue"] for row in found} == {"codel", "infinite"}
+    results = rows(ran.out)
+    assert len(results) == 2 * 2 * 2 * 2
+    assert [row["seed"] for row in results[:4]] == [7, 8, 7, 8]
+    assert {row["queue"] for row in results} == {"codel", "infinite"}
 
 
 def test_metrics_hold_together(verus: Command) -> None:
@@ -305,8 +305,8 @@ def test_ctrl_c_while_drawing_keeps_the_runs(tmp_path: Path, left_behind: Look) 
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    told = "36 of 36 runs are kept in `deep/here.unfinished`; the same command goes on from there"
-    assert err.decode().splitlines() == [f"verus: interrupted; {told}"]
+    progress = "36 of 36 runs are kept in `deep/here.unfinished`; the same command goes on from there"
+    assert err.decode().splitlines() == [f"verus: interrupted; {progress}"]
     assert sum(name.endswith(".run") for name in left_behind(tmp_path)) == 36
     assert not (tmp_path / "deep" / "here").exists()
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)

@@ -1,4 +1,4 @@
-"""What a shell offers after the tabulator key, and the manual pages: from the tables that are parsed."""
+"""Completions of shells, and the manual pages: both come from the parser's tables."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_verbs_of_the_endpoint_are_offered() -> None:
 )
 def test_bash_puts_in_what_follows_its_own_word_breaks(line: str, replies: str, verus: Command) -> None:
     script = verus("completion", "bash").out
-    asked = f"{script}\nCOMP_LINE={line!r} COMP_POINT={len(line)}; _verus; echo ${{COMPREPLY[@]}}"
+    command = f"{script}\nCOMP_LINE={line!r} COMP_POINT={len(line)}; _verus; echo ${{COMPREPLY[@]}}"
     ran = subprocess.run(
-        ["bash", "-c", asked], capture_output=True, text=True, env={"PATH": f"{BIN}:/usr/bin:/bin"}, check=False
+        ["bash", "-c", command], capture_output=True, text=True, env={"PATH": f"{BIN}:/usr/bin:/bin"}, check=False
     )
     assert ran.stdout.strip() == replies, ran.stderr
 
 
-#: What is typed, and what a shell then offers or puts in: of both halves of the command.
+#: Typed words → completions that a shell offers or inserts, for both programs of the command.
 TYPED = {
     "verus repo": "report",
     "verus compare --scheme verus:ratio=2,mode=pr": "verus:ratio=2,mode=prototype",
@@ -85,26 +85,28 @@ TYPED = {
 
 
 def in_bash(script: Path, line: str) -> list[str]:
-    asked = f"source {script}; COMP_LINE={line!r} COMP_POINT={len(line)}; _verus; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    command = (
+        f"source {script}; COMP_LINE={line!r} COMP_POINT={len(line)}; _verus; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
     # Bash puts in what follows the last of its word breaks.
     before = line.split()[-1]
     kept = before[: max(before.rfind("="), before.rfind(":")) + 1]
-    return [kept + word for word in _said(["bash", "-c", asked], script.parent)]
+    return [kept + word for word in _said(["bash", "-c", command], script.parent)]
 
 
 def in_zsh(script: Path, line: str) -> list[str]:
-    # Away from its line editor: `compadd` tells what it is given.
-    asked = f"""autoload -Uz compinit; compinit -u -D -d {script.parent}/zcompdump
+    # Without zsh's line editor: `compadd` prints its arguments.
+    command = f"""autoload -Uz compinit; compinit -u -D -d {script.parent}/zcompdump
 source {script}
 compadd() {{ local -a given=("$@"); print -rl -- ${{(P)given[-1]}} }}
 _files() {{ : }}
 words=({line}) CURRENT=$#words; _verus"""
-    return _said(["zsh", "-f", "-c", asked], script.parent)
+    return _said(["zsh", "-f", "-c", command], script.parent)
 
 
 def in_fish(script: Path, line: str) -> list[str]:
-    asked = f"source {script}; complete -C '{line}'"
-    return [word.split("\t")[0] for word in _said(["fish", "--no-config", "-c", asked], script.parent)]
+    command = f"source {script}; complete -C '{line}'"
+    return [word.split("\t")[0] for word in _said(["fish", "--no-config", "-c", command], script.parent)]
 
 
 def _said(command: list[str], home: Path) -> list[str]:

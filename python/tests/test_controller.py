@@ -1,4 +1,4 @@
-"""Controllers written in Python: what they hear and allow, how schemes name them, what becomes of those that fail."""
+"""Controllers written in Python: their feedback and limits, their names as schemes, and their failures."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_class_of_a_file_stands_in_a_table_beside_ours(verus: Command, mine: P
     assert ran.code == 0, ran.err
     own, newreno = map(json.loads, ran.out.splitlines())
     assert (own["scheme"], own["params"]) == ("Mine", {"gain": 2, "halve": "yes"})
-    # The law is NewReno's but for its growth and its slow start, on a queue that both fill.
+    # The law is NewReno's except for its growth and its slow start, on a queue that both fill.
     assert own["utilization"] == pytest.approx(newreno["utilization"], abs=0.1)
     again = verus(
         *("compare", "--trace", "rate:8", "--duration", 5, "--json"),
@@ -105,18 +105,18 @@ def test_a_table_and_a_page_are_made_of_it(verus: Command, mine: Path, tmp_path:
 
 
 def test_what_a_controller_shows_is_recorded(mine: Path) -> None:
-    found = simulate(link=Link.constant(8), flows=[Flow(f"{mine}:Mine"), Flow("cubic")], duration_s=1)
-    kept = found.series["kept_packets"]
+    result = simulate(link=Link.constant(8), flows=[Flow(f"{mine}:Mine"), Flow("cubic")], duration_s=1)
+    kept = result.series["kept_packets"]
     assert kept[0] == 10
-    assert found.series["flow"][kept == 10].max() == 0
+    assert result.series["flow"][kept == 10].max() == 0
 
 
 def test_classes_and_what_makes_them_are_given_as_they_are() -> None:
     partial = functools.partial(Still, packets=5)
-    found = compare(traces=["rate:8"], schemes=[Still, partial, lambda: Still(packets=7)], duration_s=2)
-    assert found.table.column("scheme").to_pylist() == ["Still", "Still", "<lambda>"]
-    throughput = found.table.column("throughput_mbps").to_pylist()
-    # So many packets of 1500 bytes each round trip: twice 20 ms, and 1.5 ms on the link.
+    comparison = compare(traces=["rate:8"], schemes=[Still, partial, lambda: Still(packets=7)], duration_s=2)
+    assert comparison.table.column("scheme").to_pylist() == ["Still", "Still", "<lambda>"]
+    throughput = comparison.table.column("throughput_mbps").to_pylist()
+    # Throughput of one packet of 1500 bytes per round trip: twice 20 ms, and 1.5 ms on the link.
     each = 1500 * 8 / 41_500
     assert throughput == pytest.approx([20 * each, 5 * each, 7 * each], rel=0.03)
     flow = simulate(link=Link.constant(8), flows=[Flow(Still, packets=10)], duration_s=2).flows[0]
@@ -143,8 +143,8 @@ def test_an_object_or_something_else_is_refused() -> None:
 
 
 def test_a_pace_spreads_what_a_budget_allows_and_ticks_renew_it() -> None:
-    heard: list[float] = []
-    left: list[float | None] = []
+    ticks_s: list[float] = []
+    budgets_left: list[float | None] = []
 
     class Paced(Controller):
         def on_start(self, now_s: float, packet_bytes: int) -> None:
@@ -152,8 +152,8 @@ def test_a_pace_spreads_what_a_budget_allows_and_ticks_renew_it() -> None:
             self.burst_bytes = packet_bytes
 
         def on_tick(self, now_s: float, in_flight_bytes: int) -> None:
-            heard.append(now_s)
-            left.append(self.budget_bytes)
+            ticks_s.append(now_s)
+            budgets_left.append(self.budget_bytes)
             self.budget_bytes, self.next_tick_s = 15_000, now_s + 0.5
 
         def on_sent(self, packet: package.Departure) -> None:
@@ -166,20 +166,20 @@ def test_a_pace_spreads_what_a_budget_allows_and_ticks_renew_it() -> None:
         def on_timeout(self, timeout: Timeout) -> None: ...
 
     flow = simulate(link=Link.constant(12), flows=[Flow(Paced)], duration_s=2).flows[0]
-    assert heard == [0.5, 1.0, 1.5, 2.0]
+    assert ticks_s == [0.5, 1.0, 1.5, 2.0]
     sent = flow.sent_ms[flow.sent_ms < 500]
     assert len(sent) == 30  # no more than the budget
-    assert left == [0, 0, 0, 0]
+    assert budgets_left == [0, 0, 0, 0]
     assert np.diff(sent) == pytest.approx(10)  # 1500 bytes at 1.2 Mbit/s
 
 
 def test_feedback_waits_for_more_where_the_class_says_that_it_may() -> None:
-    heard: list[tuple[float, float, int]] = []
+    feedbacks: list[tuple[float, float, int]] = []
 
     class Each(Still):
         def on_feedback(self, feedback: Feedback) -> None:
             first = feedback.acked[0]
-            heard.append((first.packet.at_s + first.rtt_ms / 1e3, feedback.now_s, len(feedback.acked)))
+            feedbacks.append((first.packet.at_s + first.rtt_ms / 1e3, feedback.now_s, len(feedback.acked)))
             assert feedback.newly_delivered_bytes == 1500 * len(feedback.acked)
             numbers = [acked.packet.number for acked in feedback.acked]
             assert numbers == sorted(numbers)
@@ -187,17 +187,17 @@ def test_feedback_waits_for_more_where_the_class_says_that_it_may() -> None:
     class Together(Each):
         feedback_every_ms = 5
 
-    # One window of 20 packets each 40 ms and more: what is allowed does not depend on when it is heard.
+    # One window of 20 packets per 40 ms and more: the limit does not depend on the time of feedback.
     link = Link.constant(12)
     each = simulate(link=link, flows=[Flow(Each)], duration_s=1)
-    one_by_one, heard = heard, []
+    one_by_one, feedbacks = feedbacks, []
     together = simulate(link=link, flows=[Flow(Together)], duration_s=1)
     assert together.metrics == each.metrics
     assert {count for *_, count in one_by_one} == {1}
-    assert sum(count for *_, count in heard) >= 0.98 * len(one_by_one)
-    assert len(heard) < 0.3 * len(one_by_one)
+    assert sum(count for *_, count in feedbacks) >= 0.98 * len(one_by_one)
+    assert len(feedbacks) < 0.3 * len(one_by_one)
     # The last acknowledgement of each group came no more than 5 ms after the first.
-    assert all(now_s - first_s <= 0.005 + 1e-9 for first_s, now_s, _ in heard)
+    assert all(now_s - first_s <= 0.005 + 1e-9 for first_s, now_s, _ in feedbacks)
 
 
 @pytest.mark.parametrize("every", [0, -1, 1001, "5", True, float("nan")])
@@ -210,7 +210,7 @@ def test_what_is_no_time_for_feedback_to_wait_is_refused(every: object) -> None:
 
 
 class Marked(Still):
-    """Keeps a window that fills a queue, and shows what it hears of marks."""
+    """Keeps a window that fills a queue, and records the marks in its feedback."""
 
     marked = 0
 
@@ -239,10 +239,10 @@ def test_its_random_numbers_follow_the_seed() -> None:
         def on_feedback(self, feedback: Feedback) -> None:
             self.window_bytes = self.random.randint(2, 30) * 1500
 
-    seen = [
+    results = [
         simulate(link=Link.constant(8), flows=[Flow(Dice), Flow(Dice)], duration_s=2, seed=seed) for seed in (1, 1, 2)
     ]
-    windows = [[flow.window_bytes.tolist() for flow in run.flows] for run in seen]
+    windows = [[flow.window_bytes.tolist() for flow in run.flows] for run in results]
     assert windows[0] == windows[1] != windows[2]
     assert windows[0][0] != windows[0][1]
 
@@ -349,7 +349,7 @@ def failing(body: str, **more: str) -> str:
 )
 def test_a_controller_that_fails_harms_no_other_run(verus: Command, tmp_path: Path, source: str, message: str) -> None:
     (tmp_path / "bad.py").write_text(source)
-    # Ten simulated minutes, so that what is to be ended does not end by itself.
+    # Ten simulated minutes, so that the runs to be cancelled do not end by themselves.
     settings = ("--trace", "rate:2", "--duration", 600)
     ran = verus("compare", *settings, "--scheme", "bad.py:Bad", "--scheme", "cubic", "--out", "out", "--report")
     assert ran.code == 1

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md has each crate and what it depends on; what is in use needs nothing that is for tests."""
+"""ARCHITECTURE.md lists each crate with its dependencies; released code needs no crate for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MAP = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 CRATES = sorted(path.name for path in (ROOT / "crates").iterdir() if path.is_dir())
-#: The table's rows: name, what it holds, what it depends on, what is never there.
+#: The table's rows: name, contents, dependencies, forbidden contents.
 ROWS = [row.strip("|").split("|") for row in re.findall(r"^\| `\w+` \|.*\|$", MAP, flags=re.MULTILINE)]
 
 

@@ -1,4 +1,4 @@
-"""What documents quote is in `docs/results`, which a command writes (`make figures`): page and result agree."""
+"""Numbers in documents agree with `docs/results`, which `make figures` writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows_of(name: str) -> list[list[str]]:
 
 def tables(page: str) -> list[list[list[str]]]:
     """The cells of each table of a page, heads first, after the line in bold before it."""
-    found: list[list[list[str]]] = []
+    page_tables: list[list[list[str]]] = []
     title, inside = "", False
     for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
         if bold := re.fullmatch(r"\*\*(.+)\*\*", line):
@@ -39,10 +39,10 @@ def tables(page: str) -> list[list[list[str]]]:
             inside = False
         elif not inside:
             inside = is_row
-            found.append([[title, *cells_of(line)]])
+            page_tables.append([[title, *cells_of(line)]])
         elif not line.startswith("|---"):
-            found[-1].append([title, *cells_of(line)])
-    return found
+            page_tables[-1].append([title, *cells_of(line)])
+    return page_tables
 
 
 def cells_of(line: str) -> list[str]:
@@ -88,14 +88,15 @@ def remade(names: list[str]) -> str:
 
 
 def test_every_result_is_of_how_its_senders_behave_now_and_of_what_it_reads() -> None:
-    known = {name: source for name, source in SOURCES.items() if "senders" in source}
-    assert {"ablation.csv", "arena.csv", "check.csv", "claims.csv", "forward.csv", "laws.txt"} <= known.keys()
+    with_senders = {name: source for name, source in SOURCES.items() if "senders" in source}
+    assert {"ablation.csv", "arena.csv", "check.csv", "claims.csv", "forward.csv", "laws.txt"} <= with_senders.keys()
     now = {
-        name: MADE_OF["behaviour"](source["senders"], reordering=source["reordering"]) for name, source in known.items()
+        name: MADE_OF["behaviour"](source["senders"], reordering=source["reordering"])
+        for name, source in with_senders.items()
     }
-    old = [name for name, source in known.items() if now[name] != source["behaviour"]]
+    old = [name for name, source in with_senders.items() if now[name] != source["behaviour"]]
     assert not old, f"a sender has changed since: {remade(old)}"
-    old = [name for name, source in known.items() if MADE_OF["files"](source["inputs"]) != source["read"]]
+    old = [name for name, source in with_senders.items() if MADE_OF["files"](source["inputs"]) != source["read"]]
     assert not old, f"what is run has changed since: {remade(old)}"
 
 
@@ -110,28 +111,28 @@ MARK = re.compile(r"<!-- from (\S+) -->")
 
 def marked(page: str) -> list[tuple[str, list[str]]]:
     """The lines of each table of a page for which the line above it names a result."""
-    found: list[tuple[str, list[str]]] = []
+    quoted: list[tuple[str, list[str]]] = []
     result, inside = None, False
     for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
         if line.startswith("|"):
             if not inside and result:
-                found.append((result, []))
+                quoted.append((result, []))
             if result:
-                found[-1][1].append(line)
+                quoted[-1][1].append(line)
         elif line:
             mark = MARK.fullmatch(line)
             result = mark[1] if mark else None
         inside = line.startswith("|")
-    return found
+    return quoted
 
 
 @pytest.mark.parametrize("page", [*sorted(path.name for path in DOCS.glob("*.md")), "../BENCHMARKS.md"])
 def test_every_number_of_a_table_is_in_the_result_that_it_names(page: str) -> None:
     for result, (_, _, *rows) in marked(page):
         assert SOURCES[result]["page"] == page, result
-        known = rounded(printed_numbers((RESULTS / result).read_text(encoding="utf-8")))
+        numbers = rounded(printed_numbers((RESULTS / result).read_text(encoding="utf-8")))
         for row in rows:
-            missing = printed_numbers(" ".join(cells_of(row)[1:])) - known
+            missing = printed_numbers(" ".join(cells_of(row)[1:])) - numbers
             assert not missing, f"{page}: {row}: {result} has not {missing}"
 
 
@@ -148,7 +149,7 @@ def rounded(numbers: set[str]) -> set[str]:
 
 def judged_again(experiment: str, rows: list[dict[str, str]]) -> Sequence[Judged]:
     """The claims of an experiment from the lines that `claims.csv` has of it."""
-    known = {claim.name: claim for claim in claims.of(experiment)}
+    claims_by_name = {claim.name: claim for claim in claims.of(experiment)}
     modes = [head.removesuffix("_held") for head in rows[0] if head.endswith("_held")]
     values: dict[str, dict[str, dict[str, float | None]]] = {mode: {} for mode in ("", *modes)}
 
@@ -156,7 +157,7 @@ def judged_again(experiment: str, rows: list[dict[str, str]]) -> Sequence[Judged
         values[mode].setdefault(channels, {})[claim] = float(text) if text else None
 
     for row in rows:
-        claim = known[row["claim"]]
+        claim = claims_by_name[row["claim"]]
         if row["held"]:
             add("", claim.channels, claim.name, row["measured"])
         if row["beside"]:
@@ -203,7 +204,7 @@ def within(ratio: str, share: float) -> bool:
 def test_what_the_page_counts_of_agreement_is_so() -> None:
     """Aims for throughput and delay: over UDP, in QUIC, and of the kernel's senders."""
     shares = {"over UDP": (0.05, 0.15), "in QUIC": (0.10, 0.30), "Linux": (0.05, 0.30)}
-    met = [
+    within_share = [
         within(ratio, share)
         for _, sender, _, _, mbps, _, _, ms, _ in rows_of("agreement.csv")
         for key, both in shares.items()
@@ -211,7 +212,7 @@ def test_what_the_page_counts_of_agreement_is_so() -> None:
         for ratio, share in zip((mbps, ms), both, strict=True)
     ]
     text = (DOCS / "agreement.md").read_text(encoding="utf-8")
-    assert f"**{sum(met)} of {len(met)} are met.**" in text
+    assert f"**{sum(within_share)} of {len(within_share)} are met.**" in text
 
 
 def test_what_the_page_counts_of_the_kernel_is_so() -> None:
@@ -241,8 +242,8 @@ SIGNS = {"passed": " ✓", "missed": " ✗", "measured": "", "not tried": ""}
 
 def test_the_tables_of_suites_are_the_result() -> None:
     heads, *rows = rows_of("check.csv")
-    known = {(row[0], row[1]): dict(zip(heads, row, strict=True)) for row in rows}
-    found = set()
+    results = {(row[0], row[1]): dict(zip(heads, row, strict=True)) for row in rows}
+    listed = set()
     for (_, suite, *columns), *lines in tables("check.md"):
         if suite not in suites.NAMES:
             continue
@@ -250,10 +251,10 @@ def test_the_tables_of_suites_are_the_result() -> None:
             for scheme, cell in zip(columns[2:], cells, strict=True):
                 key = (f"{suite}/{name.strip('`')}", scheme.strip("`"))
                 if cell in ("", "not run"):
-                    assert key not in known, key
+                    assert key not in results, key
                     continue
-                found.add(key)
-                row = known[key]
+                listed.add(key)
+                row = results[key]
                 value = shown(float(row["value"]) if re.match(r"[\d.]", row["value"]) else row["value"] or None)
                 text = "not tried" if row["verdict"] == "not tried" else f"{value}{SIGNS[row['verdict']]}"
                 if 0 < int(row["tried"]) < int(row["runs"]):
@@ -261,19 +262,19 @@ def test_the_tables_of_suites_are_the_result() -> None:
                 assert cell == (f"({text})" if row["concerns"] == "compared" else text), key
                 assert kind == row["kind"]
                 assert asked == row["asked"] or row["verdict"] == "measured", key
-    assert found == known.keys()
+    assert listed == results.keys()
 
 
 def test_every_published_row_that_is_missed_has_its_cause() -> None:
     heads, *rows = rows_of("check.csv")
     rules = [dict(zip(heads, row, strict=True)) for row in rows]
-    own = [row for row in rules if (row["concerns"], row["kind"]) == ("own", "published")]
-    missed = {(row["row"], row["scheme"]) for row in own if row["verdict"] == "missed"}
+    published = [row for row in rules if (row["concerns"], row["kind"]) == ("own", "published")]
+    missed = {(row["row"], row["scheme"]) for row in published if row["verdict"] == "missed"}
     listed = [lines for head, *lines in tables("check.md") if head[1:] == ["row", "sender", "cause"]]
     assert {(row.strip("`"), scheme.strip("`")) for _, row, scheme, _ in listed[0]} == missed
-    assert len(missed) <= 0.2 * len(own)
+    assert len(missed) <= 0.2 * len(published)
     # Of Cubic and BBR the worst of 10 to 100 seeds passes in more than five of six.
-    verdicts = [row["verdict"] for row in own if row["scheme"] in ("cubic", "bbr")]
+    verdicts = [row["verdict"] for row in published if row["scheme"] in ("cubic", "bbr")]
     assert verdicts.count("passed") > 5 / 6 * len(verdicts)
 
 
@@ -282,5 +283,5 @@ def test_what_shows_a_cause_can_be_run() -> None:
     for row in csv.DictReader(text.splitlines()):
         for mode in filter(None, row["modes"].split(",")):
             _verus.check_scheme(in_mode("verus", mode))
-    known = {(claim.experiment, claim.name) for claim in claims.everything()}
-    assert {(row["experiment"], row["claim"]) for row in csv.DictReader(text.splitlines())} <= known
+    claimed = {(claim.experiment, claim.name) for claim in claims.everything()}
+    assert {(row["experiment"], row["claim"]) for row in csv.DictReader(text.splitlines())} <= claimed

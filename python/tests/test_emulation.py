@@ -90,10 +90,10 @@ def test_flows_of_our_controllers_have_logs(format_: str, verus: Command, tmp_pa
     names = [f"verus_rate-8_{transport}_{mix}_seed1_flow0.{suffix}" for transport in ("quic", "udp")]
     assert sorted(path.name for path in logs.iterdir()) == names
     for path in logs.iterdir():
-        found = path.read_bytes()
-        sent = found.count(b":packet_sent")
+        content = path.read_bytes()
+        sent = content.count(b":packet_sent")
         assert sent > 50
-        assert found.count(b'"bytes_in_flight"') > 10
+        assert content.count(b'"bytes_in_flight"') > 10
 
 
 @pytest.mark.usefixtures("emulator")
@@ -128,7 +128,7 @@ def test_flows_that_share_a_link_are_told_apart_and_make_a_report(verus: Command
     assert (tmp_path / "out" / "report.html").exists()
 
 
-#: A datagram of 200 bytes each 5 ms, and a receiver that takes them.
+#: A datagram of 200 bytes each 5 ms, and a receiver of these.
 METRONOME = """
 import socket, sys, time
 host, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -147,7 +147,7 @@ receiver.bind((os.environ["VERUS_HOST"], int(os.environ["VERUS_PORT"])))
 while True:
     receiver.recv(2000)
 """
-#: As much as TCP takes.
+#: A sender of data as fast as TCP accepts it.
 FLOOD = """
 import socket, sys
 sender = socket.create_connection((sys.argv[1], int(sys.argv[2])))

@@ -21,12 +21,12 @@ import pytest
 
 BINARY = Path(sys.executable).with_name("verus-endpoint")
 
-#: The two ways to the same verb.
-WAYS = {"verus": [sys.executable, "-m", "verus"], "verus-endpoint": [str(BINARY)]}
+#: Two programs with the same verbs.
+PROGRAMS = {"verus": [sys.executable, "-m", "verus"], "verus-endpoint": [str(BINARY)]}
 
 PATIENCE_S = 30.0
 
-way = pytest.mark.parametrize("way", WAYS)
+each_program = pytest.mark.parametrize("program", PROGRAMS)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,8 +41,8 @@ def interruptible() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def started(way: str, *arguments: object, **more: Any) -> subprocess.Popen[str]:
-    command = [*WAYS[way], *map(str, arguments)]
+def started(program: str, *arguments: object, **more: Any) -> subprocess.Popen[str]:
+    command = [*PROGRAMS[program], *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
     return subprocess.Popen(command, text=True, stdin=subprocess.DEVNULL, preexec_fn=interruptible, **pipes)
 
@@ -56,12 +56,12 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def ran(way: str, *arguments: object) -> tuple[int, str, str]:
-    return ended(started(way, *arguments))
+def ran(program: str, *arguments: object) -> tuple[int, str, str]:
+    return ended(started(program, *arguments))
 
 
 def line(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The next event that a server tells of."""
+    """The next event that a server prints."""
     assert process.stdout is not None
     text = b""
     while not text.endswith(b"\n"):  # byte by byte: what lies in a buffer, `select` does not see
@@ -69,15 +69,15 @@ def line(process: subprocess.Popen[str]) -> dict[str, Any]:
         byte = os.read(process.stdout.fileno(), 1)
         assert byte, f"it ended after {text!r}"
         text += byte
-    found: dict[str, Any] = json.loads(text)
-    return found
+    event: dict[str, Any] = json.loads(text)
+    return event
 
 
 @contextmanager
-def server(way: str = "verus-endpoint") -> Iterator[tuple[subprocess.Popen[str], str]]:
+def server(program: str = "verus-endpoint") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server on a free port of this machine."""
     arguments = ("probe", "server", "--bind", "127.0.0.1", "--port", 0, "--json")
-    process = started(way, *arguments)
+    process = started(program, *arguments)
     try:
         first = line(process)
         assert first["event"] == "listening"
@@ -95,10 +95,10 @@ def shape(text: str) -> list[str]:
 @pytest.mark.real_time
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_ends_a_client_with_the_results_so_far(name: str) -> None:
-    seen = {}
-    for way in WAYS:
+    outcomes = {}
+    for program in PROGRAMS:
         with server() as (serving, address):
-            client = started(way, "probe", "client", address, "--rate-mbps", 5, "--duration", 20)
+            client = started(program, "probe", "client", address, "--rate-mbps", 5, "--duration", 20)
             assert line(serving)["event"] == "began"
             time.sleep(1.7)  # the load begins after a second
             began = time.monotonic()
@@ -108,41 +108,41 @@ def test_a_signal_ends_a_client_with_the_results_so_far(name: str) -> None:
         assert code == 128 + getattr(signal, name)
         (up,) = re.findall(r"up \(1 flow\) +([\d.]+)", out)
         assert 1 < float(up) < 10
-        seen[way] = (code, shape(out), err)
-    assert seen["verus"] == seen["verus-endpoint"]
-    assert seen["verus"][2] == "stopped; results are those so far\n"
+        outcomes[program] = (code, shape(out), err)
+    assert outcomes["verus"] == outcomes["verus-endpoint"]
+    assert outcomes["verus"][2] == "stopped; results are those so far\n"
 
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_ends_a_server(name: str) -> None:
-    seen = {}
-    for way in WAYS:
-        with server(way) as (serving, address):
+    outcomes = {}
+    for program in PROGRAMS:
+        with server(program) as (serving, address):
             client = started("verus-endpoint", "probe", "client", address, "--rate-mbps", 5, "--duration", 20)
             assert line(serving)["event"] == "began"
             # Half a second of load, after a second in which the path is idle.
             time.sleep(1.5)
             serving.send_signal(getattr(signal, name))
             code, out, err = ended(serving)
-            told = ended(client)
+            client_outcome = ended(client)
         last = json.loads(out)
         assert last["event"] == "ended"
         assert last["up_bytes"] > 100_000
         assert (code, err) == (128 + getattr(signal, name), "")
-        # The client is told, and prints what it has.
-        assert told[0] == 1
-        assert told[1].startswith("   ")
-        assert "the server was stopped" in told[2]
-        seen[way] = (told[0], shape(told[1]), shape(told[2]))
-    assert seen["verus"] == seen["verus-endpoint"]
+        # The server notifies the client, which prints its results so far.
+        assert client_outcome[0] == 1
+        assert client_outcome[1].startswith("   ")
+        assert "the server was stopped" in client_outcome[2]
+        outcomes[program] = (client_outcome[0], shape(client_outcome[1]), shape(client_outcome[2]))
+    assert outcomes["verus"] == outcomes["verus-endpoint"]
 
 
-@way
-def test_a_closed_pipe_is_silent(way: str) -> None:
+@each_program
+def test_a_closed_pipe_is_silent(program: str) -> None:
     with server() as (serving, address):
         reading, writing = os.pipe()
-        client = started(way, "probe", "client", address, "--rate-mbps", 1, "--duration", 0.5, stdout=writing)
+        client = started(program, "probe", "client", address, "--rate-mbps", 1, "--duration", 0.5, stdout=writing)
         os.close(writing)
         assert line(serving)["event"] == "began"
         os.close(reading)
@@ -150,11 +150,11 @@ def test_a_closed_pipe_is_silent(way: str) -> None:
     assert (code, err) == (0, "")
 
 
-@way
-def test_a_server_whose_listener_went_away_ends_silently(way: str) -> None:
+@each_program
+def test_a_server_whose_listener_went_away_ends_silently(program: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    serving = started(way, "probe", "server", "--bind", "127.0.0.1", "--port", 0, stdout=writing)
+    serving = started(program, "probe", "server", "--bind", "127.0.0.1", "--port", 0, stdout=writing)
     os.close(writing)
     code, _, err = ended(serving)
     assert (code, err) == (0, "")
@@ -200,10 +200,10 @@ def test_bad_usage_is_told_alike(arguments: Sequence[str], word: str) -> None:
     assert "panicked" not in err
 
 
-@way
-def test_a_program_behind_a_link_ends_with_its_own_code(way: str, tmp_path: Path) -> None:
+@each_program
+def test_a_program_behind_a_link_ends_with_its_own_code(program: str, tmp_path: Path) -> None:
     command = ("shell", "-q", "--down", "rate:20", "--up", "rate:5", "--out", tmp_path / "run", "--log-down")
-    code, out, err = ran(way, *command, tmp_path / "down.log", "--", "sh", "-c", "echo here; exit 3")
+    code, out, err = ran(program, *command, tmp_path / "down.log", "--", "sh", "-c", "echo here; exit 3")
     if code == 2:
         pytest.skip(err.strip())
     assert (code, out, err) == (3, "here\n", "")
@@ -213,32 +213,32 @@ def test_a_program_behind_a_link_ends_with_its_own_code(way: str, tmp_path: Path
     assert (code, "capacity_mbps" in out) == (0, True), err
 
 
-@way
-def test_a_server_that_is_not_there_fails_the_run(way: str) -> None:
+@each_program
+def test_a_server_that_is_not_there_fails_the_run(program: str) -> None:
     with server() as (_, address):
         pass
-    assert ran(way, "probe", "client", address) == (
+    assert ran(program, "probe", "client", address) == (
         1,
         "",
         f"verus: {address}: nobody listens there (connection refused)\n",
     )
 
 
-@way
-def test_a_port_in_use_is_named(way: str) -> None:
+@each_program
+def test_a_port_in_use_is_named(program: str) -> None:
     with server() as (_, address):
-        code, out, err = ran(way, "probe", "server", "--bind", "127.0.0.1", "--port", address.rpartition(":")[2])
+        code, out, err = ran(program, "probe", "server", "--bind", "127.0.0.1", "--port", address.rpartition(":")[2])
     assert (code, out) == (2, "")
     assert err.startswith(f"verus: cannot listen on UDP {address}: ")
     assert err.count("\n") == 1
 
 
-@way
-def test_a_measurement_becomes_a_page(way: str, tmp_path: Path) -> None:
+@each_program
+def test_a_measurement_becomes_a_page(program: str, tmp_path: Path) -> None:
     place = tmp_path / "measured"
-    with server(way) as (_, address):
-        asked = ("--direction", "both", "--flows", 2, "--rate-mbps", 2, "--duration", 2, "--out", place, "--json")
-        code, out, err = ran(way, "probe", "client", address, *asked)
+    with server(program) as (_, address):
+        options = ("--direction", "both", "--flows", 2, "--rate-mbps", 2, "--duration", 2, "--out", place, "--json")
+        code, out, err = ran(program, "probe", "client", address, *options)
     assert (code, err) == (0, f"results in `{place}`; `verus report` draws them\n")
     rows = [json.loads(text) for text in out.splitlines()]
     assert [row["trace"] for row in rows] == ["127.0.0.1 up", "127.0.0.1 down"]
@@ -251,19 +251,19 @@ def test_a_measurement_becomes_a_page(way: str, tmp_path: Path) -> None:
     assert "Forward over 127.0.0.1 up, 127.0.0.1 down." in page
     assert len(list((place / "figures").glob("*.svg"))) >= 5
     # Not replaced without being told to.
-    code, out, err = ran(way, "probe", "client", address, "--out", place)
+    code, out, err = ran(program, "probe", "client", address, "--out", place)
     assert (code, out, err) == (2, "", f"verus: --out: `{place}` is not empty; --force replaces the results in it\n")
 
 
-@way
+@each_program
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_what_nobody_reads_costs_no_measurement(way: str, form: tuple[str, ...], tmp_path: Path) -> None:
+def test_what_nobody_reads_costs_no_measurement(program: str, form: tuple[str, ...], tmp_path: Path) -> None:
     place = tmp_path / "measured"
     reading, writing = os.pipe()
     os.close(reading)
-    with server(way) as (_, address):
-        asked = ("probe", "client", address, "--duration", 1, "--out", place, *form)
-        measuring = started(way, *asked, stdout=writing)
+    with server(program) as (_, address):
+        command = ("probe", "client", address, "--duration", 1, "--out", place, *form)
+        measuring = started(program, *command, stdout=writing)
         os.close(writing)
         code, _, err = ended(measuring)
     assert (code, (place / "run.json").is_file()) == (0, True), err
@@ -286,9 +286,11 @@ def test_what_the_readme_says_of_measuring_works(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "measured" / "report.html").exists()
 
 
-@way
+@each_program
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_files_cross_as_the_readme_says(name: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_cross_as_the_readme_says(
+    name: str, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VERUS_CONFIG", str(tmp_path / "config"))
     for folder in ("shared", "docs"):
@@ -297,13 +299,13 @@ def test_files_cross_as_the_readme_says(name: str, way: str, tmp_path: Path, mon
     (tmp_path / "README.md").write_text("hello")
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     (commands,) = (block for block in re.findall(r"```sh\n(.*?)```", readme, re.DOTALL) if "verus send" in block)
-    serving = started(way, "serve", "shared", "--bind", "127.0.0.1", "--port", 0, "--json")
+    serving = started(program, "serve", "shared", "--bind", "127.0.0.1", "--port", 0, "--json")
     try:
         address = line(serving)["address"]
         for command in commands.splitlines():
             if not re.match("verus (send|receive) ", command):  # the server and its folder, which are there
                 continue
-            code, out, err = ran(way, *shlex.split(command.replace("localhost", address), comments=True)[1:])
+            code, out, err = ran(program, *shlex.split(command.replace("localhost", address), comments=True)[1:])
             assert code == 0, (command, err)
             assert "Mbit/s" in out
         serving.send_signal(getattr(signal, name))
@@ -312,6 +314,6 @@ def test_files_cross_as_the_readme_says(name: str, way: str, tmp_path: Path, mon
         serving.kill()
         serving.communicate()
     assert (code, err) == (128 + getattr(signal, name), "")
-    there = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert {"shared/README.md", "shared/docs/one", "shared/docs/README.md", "copies/docs/README.md"} <= there
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert {"shared/README.md", "shared/docs/one", "shared/docs/README.md", "copies/docs/README.md"} <= files
     assert (tmp_path / "copies" / "docs" / "one").read_bytes() == (tmp_path / "docs" / "one").read_bytes()

@@ -18,16 +18,16 @@ STEP_MS = 0.5
 
 
 def delays_of_the_law(limit_ms: float, seconds: float) -> list[float]:
-    """T over time where packets in flight follow the window: Eq. 4 knows T as it was a round trip and the lag ago."""
+    """T over time if packets in flight follow the window: Eq. 4 uses the T of a round trip and the lag ago."""
     rise, fall, lag = INCREMENT_MS / EPOCH_MS, DECREMENT_MS / EPOCH_MS, LAG_EPOCHS * EPOCH_MS
     delay = [0.7 * limit_ms]
-    known = 0
+    newest = 0
     for step in range(round(seconds * 1e3 / STEP_MS)):
         now = step * STEP_MS
-        while known + 1 < len(delay) and (known + 1) * STEP_MS + delay[known + 1] + lag <= now:
-            known += 1
-        rises = known > 0 and delay[known] > delay[known - 1]
-        slope = -rise if delay[known] > limit_ms else -fall if rises else rise
+        while newest + 1 < len(delay) and (newest + 1) * STEP_MS + delay[newest + 1] + lag <= now:
+            newest += 1
+        rises = newest > 0 and delay[newest] > delay[newest - 1]
+        slope = -rise if delay[newest] > limit_ms else -fall if rises else rise
         delay.append(delay[-1] + slope * STEP_MS)
     return delay[len(delay) // 2 :]
 
@@ -35,10 +35,10 @@ def delays_of_the_law(limit_ms: float, seconds: float) -> list[float]:
 @pytest.mark.parametrize("limit_ms", [80.0, 200.0, 400.0])
 def test_the_cycle_is_that_of_the_law_integrated_step_by_step(limit_ms: float) -> None:
     delay = np.asarray(delays_of_the_law(limit_ms, seconds=60))
-    known = cycle(limit_ms)
-    assert delay.mean() == pytest.approx(known.mean * limit_ms, rel=0.02)
-    assert np.percentile(delay, 2) == pytest.approx(known.bottom * limit_ms, rel=0.08)
-    assert np.percentile(delay, 98) == pytest.approx(known.top * limit_ms, rel=0.08)
+    predicted = cycle(limit_ms)
+    assert delay.mean() == pytest.approx(predicted.mean * limit_ms, rel=0.02)
+    assert np.percentile(delay, 2) == pytest.approx(predicted.bottom * limit_ms, rel=0.08)
+    assert np.percentile(delay, 98) == pytest.approx(predicted.top * limit_ms, rel=0.08)
 
 
 def test_the_cycle_never_settles() -> None:
@@ -53,17 +53,17 @@ def test_the_simulator_agrees(row: equilibrium.Row, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(equilibrium, "DURATION_S", 60.0)
     monkeypatch.setattr(equilibrium, "LEFT_OUT_S", 20.0)
     (outcome,) = run_all([row.run(seed=1)])
-    seen = row.seen(outcome)
-    assert row.value(seen) / row.formula(seen) == pytest.approx(1, abs=row.within)
+    observation = row.observed(outcome)
+    assert row.value(observation) / row.formula(observation) == pytest.approx(1, abs=row.within)
 
 
 def test_the_page_states_what_the_formulas_give() -> None:
     text = " ".join((DOCS / "equilibrium.md").read_text(encoding="utf-8").split())
-    known = cycle(1.0, lag_ms=0.0)
-    assert f"B = {known.bottom:.3f} θ, A = {known.top:.3f} θ, mean T = {known.mean:.3f} θ" in text
-    assert f"{known.mean:.3f} R D_min − D_min" in text
-    assert f"for R > {1 / known.bottom:.2f}." in text
-    assert f"{-known.growth:.3f} times in each cycle" in text
+    predicted = cycle(1.0, lag_ms=0.0)
+    assert f"B = {predicted.bottom:.3f} θ, A = {predicted.top:.3f} θ, mean T = {predicted.mean:.3f} θ" in text
+    assert f"{predicted.mean:.3f} R D_min − D_min" in text
+    assert f"for R > {1 / predicted.bottom:.2f}." in text
+    assert f"{-predicted.growth:.3f} times in each cycle" in text
     period = paper_period(1.0, lag_ms=0.0)
     assert f"y = {2 * np.pi / period:.2f}, period {period:.1f} T* without d" in text
     root = complex(-0.318, 1.337)
@@ -81,8 +81,8 @@ def test_the_page_states_what_the_formulas_give() -> None:
 def test_the_table_of_the_page_has_every_row_and_none_misses() -> None:
     lines = (DOCS / "results" / "equilibrium.txt").read_text(encoding="utf-8").splitlines()
     table = [[cell.strip() for cell in row[1:-1]] for row in csv.reader(io.StringIO("\n".join(lines)), delimiter="|")]
-    found = sorted(tuple(row[:3]) for row in table[2:])
-    assert found == sorted((row.of, row.who, row.path) for row in equilibrium.rows())
+    listed = sorted(tuple(row[:3]) for row in table[2:])
+    assert listed == sorted((row.of, row.flows_text, row.path) for row in equilibrium.rows())
     assert not any("**" in row[-1] for row in table)
     page = (DOCS / "equilibrium.md").read_text(encoding="utf-8")
     assert "\n".join(lines) in page

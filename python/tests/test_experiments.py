@@ -55,15 +55,15 @@ def test_the_published_numbers_are_those_of_the_reference(shared: Path) -> None:
 def test_the_claimed_ranges_are_the_published_columns_widened(
     place: str, what: str, verus: float, cubic: float
 ) -> None:
-    known = {claim.name: claim for claim in claims.of("cs244")}
+    claims_by_name = {claim.name: claim for claim in claims.of("cs244")}
     for ratio in (*cs244.RATIOS, None):
         columns = cs244.published()[place, ratio].values()
         values = [cell.throughput_mbps if what == "throughput" else cell.delay_ms for cell in columns]
         share = cubic if ratio is None else verus
         name = f"{cs244.AUTHORS[place]}-{'cubic' if ratio is None else f'r{ratio}'}-{what}"
-        wanted = known[name].range()
-        assert wanted.least == pytest.approx(min(values) * (1 - share), rel=1e-3)
-        assert wanted.most == pytest.approx(max(values) * (1 + share), rel=1e-3)
+        claimed_range = claims_by_name[name].range()
+        assert claimed_range.least == pytest.approx(min(values) * (1 - share), rel=1e-3)
+        assert claimed_range.most == pytest.approx(max(values) * (1 + share), rel=1e-3)
 
 
 def test_the_set_up_is_that_of_2017() -> None:
@@ -182,7 +182,7 @@ def test_channels_that_disagree_are_marked_and_counted() -> None:
 
 
 def test_the_count_of_another_mode_stands_beside_the_defaults() -> None:
-    """Where a mode takes no part, the claim counts as it is."""
+    """A claim that does not depend on the mode counts unchanged."""
     names = [claim.name for claim in claims.of("sigcomm-fig15")]
     modes = {"paper": {"built-in": {names[0]: 0.5, names[1]: 2.0}}}
     judged = claims.judge("sigcomm-fig15", {"built-in": dict.fromkeys(names, 2.0)}, modes)

@@ -33,8 +33,8 @@ def scenario(**changes: object) -> str:
 
 def test_the_stub_says_what_the_module_has() -> None:
     command = [sys.executable, "-m", "mypy.stubtest", "verus._verus", "--concise"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout + found.stderr
+    stubtest = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert stubtest.returncode == 0, stubtest.stdout + stubtest.stderr
 
 
 def test_series_have_one_row_for_each_flow_and_bin() -> None:
@@ -77,14 +77,14 @@ def test_the_same_scenario_gives_the_same_outcome_however_it_is_run() -> None:
 
 
 def test_progress_rises_to_one() -> None:
-    heard: list[float] = []
-    _verus.simulate(scenario(), heard.append)
-    assert heard == sorted(heard)
-    assert heard[-1] == 1.0
-    told: list[tuple[int, float]] = []
-    _verus.simulate_many([scenario()] * 3, None, lambda done, fraction: told.append((done, fraction)))
-    assert told == sorted(told)
-    assert told[-1] == (3, 1.0)
+    fractions: list[float] = []
+    _verus.simulate(scenario(), fractions.append)
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    reports: list[tuple[int, float]] = []
+    _verus.simulate_many([scenario()] * 3, None, lambda done, fraction: reports.append((done, fraction)))
+    assert reports == sorted(reports)
+    assert reports[-1] == (3, 1.0)
 
 
 def test_progress_stops_the_run_by_returning_false() -> None:
@@ -195,9 +195,9 @@ def test_a_trace_written_is_the_trace_read(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"trace{ending}"
     times = np.array([0, 3, 3, 7], dtype=np.int64)
     _verus.trace_write(times, path)
-    found = _verus.trace_read(str(path))
-    assert found["times_ms"].tolist() == times.tolist()
-    assert found["period_ms"] == 7
+    trace = _verus.trace_read(str(path))
+    assert trace["times_ms"].tolist() == times.tolist()
+    assert trace["period_ms"] == 7
     assert json.loads(_verus.trace_info(str(path)))["opportunities"] == 4
 
 
@@ -221,9 +221,9 @@ def test_a_raw_log_becomes_a_trace(tmp_path: Path) -> None:
 def test_a_link_log_is_measured(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("# base timestamp: 0\n0 + 1504\n0 # 1504\n10 # 1504\n10 - 1504 10\n20 # 1504\n")
-    found = _verus.analyze_log(log)
-    assert found["metrics"]["qdelay_mean_ms"] == 10
-    assert len(found["series"]["time_s"]) == len(found["capacity"]["capacity_mbps"])
+    analysis = _verus.analyze_log(log)
+    assert analysis["metrics"]["qdelay_mean_ms"] == 10
+    assert len(analysis["series"]["time_s"]) == len(analysis["capacity"]["capacity_mbps"])
 
 
 def test_every_listed_channel_scheme_and_queue_is_accepted() -> None:
@@ -254,6 +254,6 @@ def test_a_built_in_channel_repeats_with_its_seed() -> None:
 
 
 def test_a_whole_number_in_a_scheme_stays_one() -> None:
-    found = json.loads(_verus.check_scheme("verus:ratio=2,decrement_ms=0.5,mode=paper"))
-    assert found["params"] == {"ratio": 2, "decrement_ms": 0.5, "mode": "paper"}
-    assert isinstance(found["params"]["ratio"], int)
+    scheme = json.loads(_verus.check_scheme("verus:ratio=2,decrement_ms=0.5,mode=paper"))
+    assert scheme["params"] == {"ratio": 2, "decrement_ms": 0.5, "mode": "paper"}
+    assert isinstance(scheme["params"]["ratio"], int)

@@ -1,4 +1,4 @@
-"""`verus trace fetch`: what it brings is right and whole, or nothing is left. No test needs the Internet."""
+"""`verus trace fetch`: files are correct and complete, or nothing is kept. No test needs the Internet."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ NAME = "cs244-2017/city_drive_2min"
 
 
 class Server(HTTPServer):
-    """Answers every request as `behaviour` says, and remembers what was asked for."""
+    """Answers every request as `behaviour` says, and records the requested paths."""
 
     behaviour = "good"
     missing: tuple[str, ...] = ()
-    asked: list[str]
+    requested: list[str]
 
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)
+        self.server.requested.append(self.path)
         match "missing" if self.path.endswith(self.server.missing) else self.server.behaviour:
             case "missing":
                 self.send_error(404)
@@ -60,17 +60,17 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch: pytest.MonkeyPatch, verus: Command) -> Iterator[Server]:
     """A server that publishes one recording, and a catalogue that expects its content."""
     served = Server(("127.0.0.1", 0), Handler)
-    served.asked = []
+    served.requested = []
     thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     monkeypatch.setenv("VERUS_TRACE_URL", f"http://127.0.0.1:{served.server_port}")
     entries = _verus.catalogue
 
     def catalogue() -> str:
-        found = json.loads(entries())
-        for entry in found:
+        catalogued = json.loads(entries())
+        for entry in catalogued:
             entry["sha256"] = hashlib.sha256(CONTENT).hexdigest()
-        return json.dumps(found)
+        return json.dumps(catalogued)
 
     monkeypatch.setattr(_verus, "catalogue", catalogue)
     yield served
@@ -91,9 +91,9 @@ def test_a_recording_is_brought_checked_and_kept(verus: Command, server: Server,
     assert str(path) in ran.err
     assert "licence: " in ran.err
     assert "cite: Zaki" in ran.err
-    (asked,) = server.asked
-    assert asked.startswith("/sanderszzw/cs244-verus/")
-    assert asked.endswith("/traces/city_drive_2min")
+    (request,) = server.requested
+    assert request.startswith("/sanderszzw/cs244-verus/")
+    assert request.endswith("/traces/city_drive_2min")
 
 
 def test_what_is_there_is_not_fetched_again(verus: Command, server: Server) -> None:
@@ -101,7 +101,7 @@ def test_what_is_there_is_not_fetched_again(verus: Command, server: Server) -> N
     again = verus("trace", "fetch", "city_drive_2min")
     assert again.code == 0
     assert "already there" in again.err
-    assert len(server.asked) == 1
+    assert len(server.requested) == 1
 
 
 def test_a_damaged_copy_is_fetched_again(verus: Command, server: Server, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_damaged_copy_is_fetched_again(verus: Command, server: Server, tmp_pat
     path.write_bytes(CONTENT[:100])
     assert verus("trace", "fetch", NAME).code == 0
     assert path.read_bytes() == CONTENT
-    assert len(server.asked) == 2
+    assert len(server.requested) == 2
 
 
 def test_a_group_brings_all_of_its_recordings(verus: Command, server: Server, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_group_brings_all_of_its_recordings(verus: Command, server: Server, tm
         "city_drive_2min",
         "highway_drive_2min",
     }
-    assert len(server.asked) == 6
+    assert len(server.requested) == 6
 
 
 def test_what_cannot_be_brought_does_not_keep_the_rest_away(verus: Command, server: Server, tmp_path: Path) -> None:
@@ -131,16 +131,16 @@ def test_what_cannot_be_brought_does_not_keep_the_rest_away(verus: Command, serv
     ran = verus("trace", "fetch", "cs244")
     assert ran.code == 1
     assert len(cached(tmp_path)) == 4
-    assert len(server.asked) == 6
+    assert len(server.requested) == 6
     *_, summary, first, second = ran.err.splitlines()
     assert summary == "verus: 2 of 6 recordings could not be fetched:"
     assert {name for name in server.missing if name in first + second} == set(server.missing)
     assert first.endswith("answered 404 Not Found")
     assert second.endswith("answered 404 Not Found")
-    # What came is kept, and the next time only the rest is asked for.
+    # Complete files are kept, and the next command requests only the others.
     server.missing = ()
     assert verus("trace", "fetch", "cs244").code == 0
-    assert len(server.asked) == 8
+    assert len(server.requested) == 8
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What commands write, and where."""
+"""Files and folders that commands write."""
 
 import os
 import stat

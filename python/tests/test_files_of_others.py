@@ -119,10 +119,10 @@ def run_over(trace: str, duration_s: float = 1.0) -> Run:
 
 def rewrite(path: Path, text: str) -> None:
     """Writes other contents of the same length, and lets the time stamps be."""
-    there = path.stat()
-    assert len(text) == there.st_size
+    before = path.stat()
+    assert len(text) == before.st_size
     path.write_text(text)
-    os.utime(path, ns=(there.st_atime_ns, there.st_mtime_ns))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 @pytest.mark.parametrize("way", ["t.down", "link.down", "folder/t.down"])

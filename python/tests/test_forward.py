@@ -1,4 +1,4 @@
-"""What `forward` is asked: rows, what is read of them, and verdicts."""
+"""Targets of `forward`: rows, the values read from them, and verdicts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from verus.trace import Trace
 
 from .conftest import Command
 
-#: What Cubic does of the same row.
+#: Name of Cubic's value in the same row.
 CUBIC = "Cubic's used %"
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def field_of(folder: Path, *, short: bool = False) -> Field:
-    """All rows with one seed; two minutes of a built-in channel stand for each recording."""
+    """All rows with one seed; two minutes of a built-in channel replace each recording."""
     recorded = folder / "recorded"
     Trace.generate("city-driving-3g-up", duration_s=120, seed=1).write(recorded)
     column = Column(name=BUILT_IN, channels={}, paths={}, seed=6, repeat=1)
@@ -39,10 +39,10 @@ def field_of(folder: Path, *, short: bool = False) -> Field:
 
 def first_of_each_group(field: Field) -> Iterator[Row]:
     """Enough to read each quantity."""
-    known = set()
+    groups = set()
     for row in field.rows():
-        if row.group not in known:
-            known.add(row.group)
+        if row.group not in groups:
+            groups.add(row.group)
             yield row
 
 
@@ -50,7 +50,7 @@ def test_each_kind_of_row_can_be_read_and_has_the_values_that_are_wanted(tmp_pat
     for row in first_of_each_group(field_of(tmp_path)):
         runs = [seen(run, outcome) for run, outcome in zip(row.runs, run_all(row.runs), strict=True)]
         values = row.read(runs)
-        assert row.wanted.keys() <= values.keys(), row.group
+        assert row.bounds.keys() <= values.keys(), row.group
         assert not any(map(math.isnan, values.values())), (row.group, values)
 
 
@@ -80,8 +80,8 @@ def test_senders_stand_beside_each_other(short: Results) -> None:
     assert own.startswith("| forward |")
     assert cubic.startswith("| cubic |")
     # Cubic fills the buffers that forward keeps short.
-    found = {sender: forward.Found(short.config["measured"], sender) for sender in ("forward", "cubic")}
-    assert found["cubic"].mean("delay ms", "10 flows") > 2 * found["forward"].mean("delay ms", "10 flows")
+    by_sender = {sender: forward.SenderResults(short.config["measured"], sender) for sender in ("forward", "cubic")}
+    assert by_sender["cubic"].mean("delay ms", "10 flows") > 2 * by_sender["forward"].mean("delay ms", "10 flows")
     assert "Beside each other" in [section.title for section in forward.EXPERIMENT.page(short).sections]
     assert forward.EXPERIMENT.summary(short)[0] == "Recordings were left out, as asked."
 
@@ -92,36 +92,36 @@ def test_a_row_holds_if_all_bounds_are_kept(short: Results) -> None:
     for row in rows:
         value = math.nan if row["found"] == "–" else float(row["found"])
         least, most = (float(row[key]) if row[key] else end for key, end in (("least", -math.inf), ("most", math.inf)))
-        met = {True: "met", False: "missed"}[least <= value <= most]
-        assert row["verdict"] == (met if row["least"] or row["most"] else ""), row
+        expected = {True: "met", False: "missed"}[least <= value <= most]
+        assert row["verdict"] == (expected if row["least"] or row["most"] else ""), row
     assert {"met", "missed", ""} == {row["verdict"] for row in rows}
 
 
 def measured(path: Path) -> list[dict[str, Any]]:
     """The rows that a `forward.csv` was written from."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
     for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
         key = (line["group"], line["row"])
-        row = found.setdefault(
+        row = rows.setdefault(
             key, {"sender": line["sender"], "group": key[0], "row": key[1], "values": {}, "wanted": {}}
         )
         row["values"][line["value"]] = None if line["found"] == "–" else float(line["found"])
-    return list(found.values())
+    return list(rows.values())
 
 
 def test_what_the_page_says_is_the_result() -> None:
-    told = forward.expected(forward.Found(measured(DOCS / "results" / "forward.csv"), "forward")).markdown()
-    assert "\n".join(told) in (DOCS / "forward.md").read_text(encoding="utf-8")
+    table = forward.expected(forward.SenderResults(measured(DOCS / "results" / "forward.csv"), "forward")).markdown()
+    assert "\n".join(table) in (DOCS / "forward.md").read_text(encoding="utf-8")
 
 
 def test_what_operators_are_told_is_the_result() -> None:
-    found = forward.Found(measured(DOCS / "results" / "forward.csv"), "forward")
+    results = forward.SenderResults(measured(DOCS / "results" / "forward.csv"), "forward")
 
     def share(mbps: int, products: str) -> str:
-        return f"{found.one('beside one Cubic', f'{mbps} Mbit/s, {products} BDP', 'share'):.2f}"
+        return f"{results.one('beside one Cubic', f'{mbps} Mbit/s, {products} BDP', 'share'):.2f}"
 
     def wifi(value: str) -> str:
-        both = sorted(found.one("jitter", f"Wi-Fi, bad, {mbps} Mbit/s", value) for mbps in (10, 50))
+        both = sorted(results.one("jitter", f"Wi-Fi, bad, {mbps} Mbit/s", value) for mbps in (10, 50))
         return "{:.0f} to {:.0f} %".format(*both)
 
     page, front, own = (
@@ -135,7 +135,7 @@ def test_what_operators_are_told_is_the_result() -> None:
     assert f"{share(10, '1')}, {deep[0]} of a fair share at 10 Mbit/s, and {share(50, '1')}, {deep[1]} at 50" in own
     for text in (page, front):
         assert f"{wifi('used %')} of the link, Cubic {wifi(CUBIC)}" in text
-    short = found.one("files alone", "300 kB at 5 Mbit/s", OVER_CUBIC)
+    short = results.one("files alone", "300 kB at 5 Mbit/s", OVER_CUBIC)
     assert f"300 kB on 5 Mbit/s take {short:.2f} times as long as with Cubic" in page
     assert f"300 kB on 5 Mbit/s take {short:.2f} times as long as with Cubic" in own
 

@@ -1,4 +1,4 @@
-"""The environment of Gymnasium: what it promises to those who learn in it."""
+"""The environment of Gymnasium: its contract with learning agents."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def act(power: float) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 
 def play(env: CongestionEnv, seed: int, powers: list[float]) -> list[tuple[list[float], float]]:
     env.reset(seed=seed)
-    seen = []
+    steps = []
     for power in powers:
         observation, reward, *_ = env.step(act(power))
-        seen.append((observation.tolist(), reward))
-    return seen
+        steps.append((observation.tolist(), reward))
+    return steps
 
 
 def test_gymnasium_finds_nothing_to_complain_of() -> None:
@@ -51,11 +51,11 @@ def test_a_window_brings_its_rate_and_beyond_the_paths_a_queue() -> None:
     env = CongestionEnv(link=Link.constant(12, queue="infinite"), duration_s=10)
     # 10 packets and their double, on a path of 41 ms.
     (slow, slow_reward), *_, (fast, fast_reward) = play(env, 1, [0.0, 1.0, 0.0, 0.0])
-    seen = dict(zip(OBSERVED, fast, strict=True))
+    observation = dict(zip(OBSERVED, fast, strict=True))
     assert slow[5] == 10
-    assert seen["window_packets"] == 20
-    assert seen["delivered_mbps"] == pytest.approx(20 * 1500 * 8 / 41_000, rel=0.1)
-    assert seen["sent_mbps"] == pytest.approx(seen["delivered_mbps"], rel=0.1)
+    assert observation["window_packets"] == 20
+    assert observation["delivered_mbps"] == pytest.approx(20 * 1500 * 8 / 41_000, rel=0.1)
+    assert observation["sent_mbps"] == pytest.approx(observation["delivered_mbps"], rel=0.1)
     assert fast_reward > slow_reward
     crowded, worst = play(env, 1, [1.0] * 6)[-1]
     assert crowded[2] > 2 * crowded[3] > 0  # a window of 640 packets on a path that holds 41

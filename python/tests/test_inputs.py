@@ -1,6 +1,6 @@
-"""Whatever file a run reads decides its outcome: a changed one is run again, refused by `--from`, sent to a cluster.
+"""Every file that a run reads is an input: if it changes, the run is repeated, or refused by `--from`; clusters get it.
 
-The fields are those that the schema says name something, so that a new one is tried as soon as it is there.
+The fields come from the schema's mark of names, so that a new one is tested as soon as it exists.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Imports(Controller):
 
 LIGHT = {"light_trace": "light", "packet_bytes": 1400}
 
-#: What else a field needs beside it, and two contents of its file.
+#: Other fields that a field needs, and two contents of its file.
 SAMPLES: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
     "channel": ({}, opportunities(3), opportunities(5)),
     "delay_series": ({}, lines(*[20] * 100), lines(*[40] * 100)),
@@ -144,8 +144,8 @@ class Tried:
         (path or self.file).write_bytes(content if isinstance(content, bytes) else content.encode())
 
     def fields(self) -> dict[str, Any]:
-        own = {} if self.field == "scheme" else {self.field: self.text}
-        return {"trace": "rate:5", "queue": "infinite", "duration_s": 1.0, **self.beside, **own}
+        named_file = {} if self.field == "scheme" else {self.field: self.text}
+        return {"trace": "rate:5", "queue": "infinite", "duration_s": 1.0, **self.beside, **named_file}
 
     def scheme(self) -> str:
         return self.text if self.field == "scheme" else "cubic"
@@ -190,8 +190,8 @@ def test_a_changed_file_is_not_run_as_the_same(tried: Tried, verus: Command) -> 
 
 
 def test_a_study_runs_again_what_read_a_changed_file(tried: Tried, verus: Command) -> None:
-    told = {**tried.fields(), "scheme": tried.scheme()}
-    Path("s.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in told.items()))
+    settings = {**tried.fields(), "scheme": tried.scheme()}
+    Path("s.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
     runs = Path("verus-results/s/runs")
     for which, kept in [(0, 1), (0, 1), (1, 2), (0, 2)]:
         tried.write(which)
@@ -202,16 +202,16 @@ def test_a_study_runs_again_what_read_a_changed_file(tried: Tried, verus: Comman
 
 def test_a_worker_needs_none_of_the_files(tried: Tried, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tried.run()
-    (here,) = _verus.simulate_many([run.to_json()], 1, None, columns=False)
+    (local,) = _verus.simulate_many([run.to_json()], 1, None, columns=False)
     texts, files = cluster._packed([run], inputs.Digests())
     contents = [path.read_bytes() for path in files.values()]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    (told,) = cluster._work(texts, store.engine(), [*files], *contents)
-    assert isinstance(told, bytes), told
-    there = store.unpack(told)
-    assert there["metrics"] == here["metrics"]
+    (packed,) = cluster._work(texts, store.engine(), [*files], *contents)
+    assert isinstance(packed, bytes), packed
+    remote = store.unpack(packed)
+    assert remote["metrics"] == local["metrics"]
     with pytest.raises(RuntimeError, match="a worker has another build of the simulator"):
         cluster._work(texts, "another", [*files], *contents)
 
@@ -245,6 +245,6 @@ def test_what_a_class_imports_is_found_as_python_finds_it(tmp_path: Path) -> Non
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    wanted = ["a/__init__.py", "a/b/__init__.py", "a/b/c.py", "a/h.py", "a/i.py", "d/e.py", "d/g.py", "k.py"]
-    assert [*inputs.imported(tmp_path / "mine.py")] == wanted
+    modules = ["a/__init__.py", "a/b/__init__.py", "a/b/c.py", "a/h.py", "a/i.py", "d/e.py", "d/g.py", "k.py"]
+    assert [*inputs.imported(tmp_path / "mine.py")] == modules
     assert inputs.imported(tmp_path / "k.py") == {}

@@ -1,4 +1,4 @@
-"""What measures `forward` in Linux's TCP works: little of each table is made."""
+"""Measurements of `forward` in Linux's TCP work: a small part of each table is made."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def cannot() -> str:
     ran = subprocess.run([ROOT / "scripts" / "why-not-test-root"], capture_output=True, text=True, check=False)
     if ran.returncode == 0:
         return ran.stdout.strip()
-    told = subprocess.run([ENDPOINT, "kernel", "status"], capture_output=True, text=True, check=False)
-    return told.stderr.strip()
+    status = subprocess.run([ENDPOINT, "kernel", "status"], capture_output=True, text=True, check=False)
+    return status.stderr.strip()
 
 
 @pytest.mark.parametrize(("table", "rows"), [("agreement", 1), ("page", 3), ("cost", 6), ("clients", 12)])
@@ -33,7 +33,7 @@ def test_a_table_is_made(table: str, rows: int) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.startswith("Commit ")
     lines = [line for line in ran.stdout.splitlines() if line.startswith("|")]
-    found = [line for line in lines if not line.startswith("|---") and re.search(r"\d", line)]
+    data_rows = [line for line in lines if not line.startswith("|---") and re.search(r"\d", line)]
     heads = sum(line.startswith("|---") for line in lines)
     assert len(lines) - 2 * heads == rows, ran.stdout
-    assert found, ran.stdout
+    assert data_rows, ran.stdout

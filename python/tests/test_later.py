@@ -1,4 +1,4 @@
-"""What later papers show: their numbers ship, claims are those numbers, and what does not hold has its cause."""
+"""Results of later papers: their numbers ship, claims are those numbers, and claims that fail have a cause."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_the_published_numbers_are_those_of_the_reference(shared: Path) -> None:
 
 
 def test_the_claimed_ranges_are_the_published_numbers_widened() -> None:
-    known = {claim.name: claim.range() for claim in claims.of("later-abc")}
+    ranges = {claim.name: claim.range() for claim in claims.of("later-abc")}
     for place, end in (("Fig. 2a", "2a"), ("Fig. 2b", "2b")):
         for name in abc.ENTRIES:
             used, delay = abc.published()[place, name]
-            found = known[f"{name}-used-{end}"]
-            assert (found.least, found.most) == (pytest.approx(used - 0.08), pytest.approx(used + 0.08))
-            found = known[f"{name}-delay-{end}"]
-            assert (found.least, found.most) == (
+            claimed = ranges[f"{name}-used-{end}"]
+            assert (claimed.least, claimed.most) == (pytest.approx(used - 0.08), pytest.approx(used + 0.08))
+            claimed = ranges[f"{name}-delay-{end}"]
+            assert (claimed.least, claimed.most) == (
                 pytest.approx(0.7 * delay, abs=0.6),
                 pytest.approx(1.3 * delay, abs=0.6),
             )

@@ -1,4 +1,4 @@
-"""Who may know of whom: imports of `verus` point down these layers, and never round."""
+"""Layers of `verus`: imports point down these layers, and never form a cycle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from verus import papers
 
 PACKAGE = Path(__file__).parents[1] / "verus"
 
-#: From the bottom: each may import what is below it, and of its own layer what does not lead back. The first that fits.
+#: Layers from the bottom, of which the first match counts. A module may import from lower layers, and from its
+#: own layer if that forms no cycle.
 LAYERS = (
     ("_verus", "controller", "errors"),
     ("lab*",),
@@ -39,24 +40,24 @@ MODULES = {name_of(path): path for path in (*PACKAGE.rglob("*.py"), PACKAGE / "_
 
 def imported(tree: ast.AST) -> set[str]:
     """Modules of the package that a source imports anywhere: at the top, in functions, for types, or by a string."""
-    found = set()
+    imports = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            imports |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
             modules = {name for name in inner if name.removeprefix("verus.") in MODULES}
-            found |= modules | ({node.module} if modules != inner else set())
+            imports |= modules | ({node.module} if modules != inner else set())
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):  # cyclopts imports what is called
-            found |= set(re.findall(r"^(verus\.[\w.]+):\w+$", node.value))
-    return {name.partition(".")[2] for name in found if name.partition(".")[0] == "verus"}
+            imports |= set(re.findall(r"^(verus\.[\w.]+):\w+$", node.value))
+    return {name.partition(".")[2] for name in imports if name.partition(".")[0] == "verus"}
 
 
 def graph() -> dict[str, set[str]]:
-    known = {name: imported(ast.parse(path.read_text())) for name, path in MODULES.items()}
+    imports = {name: imported(ast.parse(path.read_text())) for name, path in MODULES.items()}
     # `papers.find` imports by name.
-    known["papers"] |= {papers.module_of(name) for name in papers.NAMES}
-    return known
+    imports["papers"] |= {papers.module_of(name) for name in papers.NAMES}
+    return imports
 
 
 GRAPH = graph()

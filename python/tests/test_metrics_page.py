@@ -21,13 +21,13 @@ def tables(section: str) -> list[list[str]]:
     """The names in the first column of each table below a heading, in order."""
     text = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", PAGE, flags=re.DOTALL | re.MULTILINE)
     assert text, section
-    found: list[list[str]] = []
+    listed: list[list[str]] = []
     for line in text[1].splitlines():
         if line.startswith("| name |"):
-            found.append([])
+            listed.append([])
         elif line.startswith("| `"):
-            found[-1] += re.findall(r"`(\w+)`", line.split("|")[1])
-    return found
+            listed[-1] += re.findall(r"`(\w+)`", line.split("|")[1])
+    return listed
 
 
 @pytest.fixture(scope="module")
@@ -96,16 +96,18 @@ def test_what_run_json_has_is_defined(comparison: Comparison) -> None:
 
 
 def test_formulas_of_the_page_hold_on_a_run() -> None:
-    found = compare(traces=["rate:5"], schemes=["cubic"], flows=2, duration_s=30, delay_ms=25, loss=0.01, records=True)
-    (row,) = found.rows()
+    compared = compare(
+        traces=["rate:5"], schemes=["cubic"], flows=2, duration_s=30, delay_ms=25, loss=0.01, records=True
+    )
+    (row,) = compared.rows()
     throughput = row["throughput_mbps"]
     assert row["utilization"] == pytest.approx(throughput / row["capacity_mbps"])
     assert row["power"] == pytest.approx(throughput / ((row["qdelay_mean_ms"] + 2 * row["delay_ms"]) / 1e3))
     assert sum(flow["throughput_mbps"] for flow in row["per_flow"]) == pytest.approx(throughput)
-    records = found.results.records
+    records = compared.results.records
     assert records is not None
-    left = records.filter(pc.is_valid(records["departed_ms"]))
-    delays = sorted(pc.subtract(left["departed_ms"], left["sent_ms"]).to_pylist())
+    departed = records.filter(pc.is_valid(records["departed_ms"]))
+    delays = sorted(pc.subtract(departed["departed_ms"], departed["sent_ms"]).to_pylist())
     assert row["qdelay_mean_ms"] == pytest.approx(sum(delays) / len(delays), rel=1e-6)
     for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
         exact = delays[int(share * len(delays))]

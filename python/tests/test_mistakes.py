@@ -1,4 +1,4 @@
-"""What newcomers type wrongly, and the one line that each gets: it names the mistake and the nearest right word."""
+"""Typing mistakes of newcomers: each gets one line that names the mistake and the nearest right word."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .conftest import Command, Ran
 
 COMPARE = "compare --trace rate:5 --duration 1 --json"
 
-#: What is typed behind `verus`, and what the answer says.
+#: Words typed after `verus` → words of the answer.
 MISTAKES = {
     # Verbs.
     "versu": "there is no verb `versu`; it is the command itself",
@@ -31,7 +31,7 @@ MISTAKES = {
     "list schemes cubc": "`verus list schemes` has no `cubc`; did you mean `cubic`?",
     "model two.model": "`verus model` has no `two.model`; did you mean `verus model info two.model`?",
     "trace show": "`verus trace` has no `show`; there are info, plot",
-    # Options that stand alone.
+    # Options without a verb.
     "-v": "`-v` needs a verb, such as `verus compare -v` (`verus -V` states the version)",
     "--quiet": "`--quiet` needs a verb",
     "--csv": "`--csv` is no option of `verus` itself: options stand behind a verb",
@@ -125,7 +125,7 @@ def test_a_mistake_gets_one_line_with_the_nearest_right_word(typed: str, verus: 
 
 
 def other_process(typed: str, folder: Path) -> Ran:
-    """`verus TYPED` in a process of its own, which becomes the endpoint's."""
+    """`verus TYPED` in a separate process, which becomes the endpoint's."""
     command = [sys.executable, "-m", "verus", *typed.split()]
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return Ran(ran.returncode, ran.stdout, ran.stderr)
@@ -168,13 +168,13 @@ def test_options_for_all_verbs_may_come_first(verus: Command) -> None:
 
 def test_a_run_in_which_nothing_can_arrive_is_warned_of(verus: Command, tmp_path: Path) -> None:
     path = ("--trace", "rate:5", "--scheme", "cubic", "--delay", "20s")
-    told = "Warning: nothing arrives: the delay, 20 s each way, is longer than the run, 3 s\n"
+    warning = "Warning: nothing arrives: the delay, 20 s each way, is longer than the run, 3 s\n"
     ran = verus("compare", *path, "--duration", "3", "--json")
-    assert (ran.code, ran.err) == (0, told)
+    assert (ran.code, ran.err) == (0, warning)
     assert verus("compare", *path, "--duration", "21", "--json").err == ""
     (tmp_path / "s.toml").write_text('trace = "rate:5"\nscheme = "cubic"\ndelay_ms = 20000\nduration_s = 3\n')
     ran = verus("sweep", "s.toml")
-    assert (ran.code, ran.err.startswith(told)) == (0, True)
+    assert (ran.code, ran.err.startswith(warning)) == (0, True)
 
 
 def test_a_log_of_another_kind_is_met_with_what_a_log_is(verus: Command, tmp_path: Path) -> None:
@@ -187,9 +187,9 @@ def test_a_log_of_another_kind_is_met_with_what_a_log_is(verus: Command, tmp_pat
 
 def test_a_list_is_a_line_each_and_keys_are_on_request(verus: Command) -> None:
     for what, one in [("schemes", "verus"), ("queues", "codel"), ("traffic", "video"), ("jitter", "wifi")]:
-        known = [json.loads(line)["name"] for line in verus("list", what, "--json").out.splitlines()]
+        names = [json.loads(line)["name"] for line in verus("list", what, "--json").out.splitlines()]
         *lines, _, last = verus("list", what).out.splitlines()
-        assert [line.split()[0] for line in lines] == known
+        assert [line.split()[0] for line in lines] == names
         assert last == f"`verus list {what} NAME` lists its keys."
         assert "default" in verus("list", what, one).out
 
@@ -204,7 +204,7 @@ def test_a_list_tells_the_capacity_that_a_run_has(verus: Command) -> None:
 
 
 def whole_numbers(app: App, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Each option that takes whole numbers alone, and the verb that has it."""
+    """Each option that takes only whole numbers, after its verb."""
     for name in app:
         if name.startswith("-"):
             continue
@@ -219,23 +219,23 @@ def whole_numbers(app: App, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 
 
 def app_of(words: tuple[str, ...]) -> App:
-    found = app
+    verbs = app
     for word in words:
-        found = found[word]
-    return found
+        verbs = verbs[word]
+    return verbs
 
 
 def test_no_whole_number_is_rounded(verus: Command) -> None:
-    found = list(whole_numbers(app))
-    assert {(("compare",), "--flows"), (("train",), "--users"), (("play",), "--port")} <= set(found), found
-    for words, flag in found:
+    options = list(whole_numbers(app))
+    assert {(("compare",), "--flows"), (("train",), "--users"), (("play",), "--port")} <= set(options), options
+    for words, flag in options:
         needed = [
             argument.name.lower() for argument in app_of(words).assemble_argument_collection() if argument.required
         ]
-        given = ["x" for name in needed if not name.startswith("-")]
-        given += [word for name in needed if name.startswith("-") for word in (name, "x")]
+        arguments = ["x" for name in needed if not name.startswith("-")]
+        arguments += [word for name in needed if name.startswith("-") for word in (name, "x")]
         for text in ("2.5", "-0.5"):
-            ran = verus(*words, *given, flag, text)
+            ran = verus(*words, *arguments, flag, text)
             assert (ran.code, ran.out) == (2, ""), (words, flag)
             assert f"{flag}: must be a whole number" in ran.err, (words, flag, ran.err)
             assert f"not `{text}`" in ran.err, (words, flag, ran.err)

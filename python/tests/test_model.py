@@ -1,4 +1,4 @@
-"""`verus train` and `verus model info`: what they write, what they refuse, and that a model stands in for Verus."""
+"""`verus train` and `verus model info`: their output and errors, and a model's likeness to Verus."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ QUICK = ("--trace", "rate:6", "--duration", "5")
 
 
 def info(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_verus.model_info(path))
-    return found
+    description: dict[str, Any] = json.loads(_verus.model_info(path))
+    return description
 
 
 def test_a_model_is_trained_described_drawn_and_run(verus: Command, tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_a_model_is_trained_described_drawn_and_run(verus: Command, tmp_path: Pa
 
 
 def test_the_same_training_gives_the_same_bytes_on_any_number_of_cores() -> None:
-    what = training.Training(traces=["rate:6", "city-driving-3g-down"], users=(1, 2), duration_s=5)
-    assert training.train(what, threads=1) == training.train(what, threads=2)
+    job = training.Training(traces=["rate:6", "city-driving-3g-down"], users=(1, 2), duration_s=5)
+    assert training.train(job, threads=1) == training.train(job, threads=2)
 
 
 def test_recorded_runs_give_the_samples_that_simulated_ones_give(verus: Command, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_recorded_runs_give_the_samples_that_simulated_ones_give(verus: Command,
     assert ran.code == 0, ran
     recorded = json.loads(ran.out)
     watched = json.loads(verus("train", "watched.model", *channel, "--json").out)
-    # A recording does not say when slow start was over, nor where exactly epochs began.
+    # A recording lacks the end of slow start and the exact starts of epochs.
     assert recorded["samples"] == pytest.approx(watched["samples"], rel=0.05)
     assert recorded["delay_min_ms"] == pytest.approx(watched["delay_min_ms"], abs=2)
 

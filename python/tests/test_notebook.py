@@ -1,4 +1,4 @@
-"""What a notebook shows of results."""
+"""Display of results in a notebook."""
 
 from __future__ import annotations
 

@@ -66,10 +66,10 @@ def test_every_experiment_runs_over_the_recordings(name: str, shared: Path, monk
             monkeypatch.setattr(constants, "DURATION_S", length)
     experiment = papers.find(name)
     results = experiment.prepare(Options(traces=shared / "traces", repeat=1))(None)
-    own = [claim for claim in claims.of(name) if claim.channels == claims.RECORDINGS]
+    recorded_claims = [claim for claim in claims.of(name) if claim.channels == claims.RECORDINGS]
     judged = experiment.judged(results)
     assert len(judged) == len(claims.of(name))
-    assert all(one.holds is not None for one in judged if one.claim in own)
+    assert all(one.holds is not None for one in judged if one.claim in recorded_claims)
     assert experiment.page(results).sections
     assert experiment.summary(results)
 
@@ -79,18 +79,18 @@ def test_the_recordings_of_our_own_studies_are_found_and_can_be_read(
     name: str, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They run for minutes, in real time or as root, so that only their recordings are looked for and opened."""
-    seen: dict[str, str] = {}
+    paths: dict[str, str] = {}
 
     def noted(texts: Iterable[str], folder: Path | None) -> dict[str, str]:
-        found = find_recordings(texts, folder)
-        seen.update(found)
-        return found
+        resolved = find_recordings(texts, folder)
+        paths.update(resolved)
+        return resolved
 
-    own = importlib.import_module(f"verus.{papers.module_of(name)}")
-    for module in (reproduction, own):
+    experiment_module = importlib.import_module(f"verus.{papers.module_of(name)}")
+    for module in (reproduction, experiment_module):
         if hasattr(module, "find_recordings"):
             monkeypatch.setattr(module, "find_recordings", noted)
     papers.find(name).prepare(Options(traces=shared / "traces"))
-    assert seen
-    for path in seen.values():
+    assert paths
+    for path in paths.values():
         _verus.check_channel(path)

@@ -1,4 +1,4 @@
-"""What is printed costs no result: pipes that are closed, disks that are full, terminals without our letters."""
+"""Failures to print lose no result: closed pipes, full disks, terminals without our letters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .test_check import OWN
 QUICK = ("compare", "--trace", "rate:5", "--scheme", "verus", "--duration", "1", "--out", "one")
 STUDY = 'trace = "rate:5"\nscheme = ["cubic", "vegas"]\nduration_s = 1\n'
 
-#: Verbs that leave something, with what they leave.
+#: Verbs that write files, with the files they write.
 LEAVING = {
     "compare": (QUICK, "one/results.parquet"),
     "csv": ((*QUICK, "--format", "csv"), "one/results.parquet"),
@@ -38,7 +38,7 @@ PRINTING: Sequence[tuple[str, ...]] = (
     ("sweep", "status", "s.toml"),
 )
 
-#: What becomes of standard output.
+#: Redirections of standard output that make writes fail.
 CLOSED = {
     "a closed pipe": "| true",
     "a pipe that is closed early": "| head -c 1 > /dev/null",
@@ -56,10 +56,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def shell(command: str, folder: Path, **environment: str) -> tuple[int, str]:
-    """The exit code of the first program of a pipe, and what was said on standard error."""
+    """The exit code of the first program of a pipe, and its standard error."""
     whole = f"{command}; exit ${{PIPESTATUS[0]}}"
-    own = {**os.environ, "COLUMNS": "100", **environment}
-    ran = subprocess.run(["bash", "-c", whole], cwd=folder, capture_output=True, text=True, check=False, env=own)
+    variables = {**os.environ, "COLUMNS": "100", **environment}
+    ran = subprocess.run(["bash", "-c", whole], cwd=folder, capture_output=True, text=True, check=False, env=variables)
     return ran.returncode, ran.stderr
 
 

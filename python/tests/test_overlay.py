@@ -38,9 +38,9 @@ def test_several_folders_share_the_charts_of_a_channel(verus: Command, tmp_path:
     ):
         alone = Results.read(tmp_path / folder)
         assert cell["throughput_mbps"] == alone.rows.column("throughput_mbps")[run].as_py()
-        own = results.series.filter(results.series.column("run").to_numpy() == cell.runs[0])
+        overlaid = results.series.filter(results.series.column("run").to_numpy() == cell.runs[0])
         before = alone.series.filter(alone.series.column("run").to_numpy() == run)
-        assert own.column("qdelay_ms").to_pylist() == before.column("qdelay_ms").to_pylist()
+        assert overlaid.column("qdelay_ms").to_pylist() == before.column("qdelay_ms").to_pylist()
     page = (tmp_path / "both" / "report.html").read_text()
     assert page.count('class="wide plot"') == 1 + 1
     assert "no delay profile" in page

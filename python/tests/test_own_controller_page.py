@@ -1,4 +1,4 @@
-"""What docs/own-controller.md prints works as printed."""
+"""Code and commands of docs/own-controller.md work as printed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_command_runs(verus: Command, line: str) -> None:
 
 
 def dctcp(verus: Command, tmp_path: Path, *words: str) -> list[dict[str, Any]]:
-    """What the page's DCTCP and others come to."""
+    """Results of the page's DCTCP and other schemes."""
     (tmp_path / "dctcp.py").write_text(DCTCP)
     ran = verus(*words, "--json")
     assert ran.code == 0, ran.err
@@ -64,20 +64,20 @@ def test_dctcp_keeps_the_queue_as_short_as_prague(verus: Command, tmp_path: Path
     assert own["qdelay_p95_ms"] < 1.5 * prague["qdelay_p95_ms"] < cubic["qdelay_p95_ms"] / 3
     # The page says these numbers.
     for row in (own, prague, cubic):
-        told = f"{100 * row['utilization']:.1f} % of the link at {row['qdelay_p95_ms']:.1f} ms"
-        assert told in " ".join(PAGE.read_text().split())
+        sentence = f"{100 * row['utilization']:.1f} % of the link at {row['qdelay_p95_ms']:.1f} ms"
+        assert sentence in " ".join(PAGE.read_text().split())
 
 
 def test_how_marks_are_answered_is_on_the_packets(verus: Command, tmp_path: Path) -> None:
-    """DualPI2 has a short queue for ECT(1), and a longer one for all else, where it drops what is not ECT(0)."""
+    """DualPI2 has a short queue for ECT(1), and a longer one for other packets, in which it drops those not ECT(0)."""
     words = ("compare", "--trace", "rate:20", "--duration", "10", "--queue", "dualpi2", "--scheme", "dctcp.py:Dctcp")
-    found = {}
+    by_ecn = {}
     for ecn in ("'l4s'", "'classic'", "None"):
         (tmp_path / "dctcp.py").write_text(DCTCP.replace('ecn = "l4s"', f"ecn = {ecn}"))
         ran = verus(*words, "--json")
         assert ran.code == 0, ran.err
-        found[ecn] = json.loads(ran.out)
-    l4s, classic, neither = found.values()
+        by_ecn[ecn] = json.loads(ran.out)
+    l4s, classic, neither = by_ecn.values()
     assert l4s["loss_rate"] == 0 < classic["loss_rate"] < neither["loss_rate"]
     assert 3 * l4s["qdelay_p50_ms"] < classic["qdelay_p50_ms"]
     (tmp_path / "dctcp.py").write_text(DCTCP.replace('ecn = "l4s"', 'ecn = "both"'))

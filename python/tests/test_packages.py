@@ -1,4 +1,4 @@
-"""What is published can be: each crate has what its page shows, and needs none that is not published."""
+"""Published crates can be published: each has its page's contents, and depends only on published crates."""
 
 from __future__ import annotations
 

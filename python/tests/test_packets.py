@@ -15,10 +15,10 @@ from verus.saved_run import page_for
 @pytest.fixture(scope="module")
 def recorded() -> Results:
     """A short queue, so that packets are dropped."""
-    found = api.compare(
+    comparison = api.compare(
         traces=["rate:8"], schemes=["cubic"], queues=["droptail:bytes=30000"], duration_s=6, flows=3, records=True
     )
-    return found.results
+    return comparison.results
 
 
 def bars(results: Results) -> list[dict[str, float]]:
@@ -31,19 +31,21 @@ def bars(results: Results) -> list[dict[str, float]]:
 
 def test_each_bar_is_a_packet_of_the_records(recorded: Results) -> None:
     assert recorded.records is not None
-    told = {(f"flow {row['flow']}", row["number"], row["connection"]): row for row in recorded.records.to_pylist()}
+    records_by_packet = {
+        (f"flow {row['flow']}", row["number"], row["connection"]): row for row in recorded.records.to_pylist()
+    }
     rows = bars(recorded)
     assert len(rows) > 50
     for row in rows:
-        packet = told[row["name"], row["number"], 0]
+        packet = records_by_packet[row["name"], row["number"], 0]
         end = packet["dropped_ms"] if row["fate"] == "dropped" else packet["departed_ms"]
         assert row["waited"] == pytest.approx(end - packet["sent_ms"], rel=1e-3, abs=1e-3)
 
 
 def test_bars_are_in_the_order_in_which_packets_came(recorded: Results) -> None:
     rows = bars(recorded)
-    came = np.array([row["came"] for row in rows])
-    assert (np.diff(came) >= -1e-3).all()
+    arrivals = np.array([row["came"] for row in rows])
+    assert (np.diff(arrivals) >= -1e-3).all()
     assert [row["order"] for row in rows] == list(range(len(rows)))
 
 
@@ -58,5 +60,5 @@ def test_as_many_bars_lie_above_each_other_as_the_queue_holds(recorded: Results)
 def test_pages_show_packets_where_they_were_recorded_alone(recorded: Results) -> None:
     titles = [section.title for section in page_for(recorded).sections]
     assert "Packets in the queue" in titles
-    plain = api.compare(traces=["rate:8"], schemes=["cubic"], duration_s=1).results
-    assert "Packets in the queue" not in [section.title for section in page_for(plain).sections]
+    without_records = api.compare(traces=["rate:8"], schemes=["cubic"], duration_s=1).results
+    assert "Packets in the queue" not in [section.title for section in page_for(without_records).sections]

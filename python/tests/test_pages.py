@@ -1,4 +1,4 @@
-"""What the Markdown of the repository promises: links lead somewhere, pages are on the site, commands are known."""
+"""Markdown of the repository: links have targets, pages are on the site, commands exist."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def without_code(text: str) -> str:
 
 def links(text: str) -> list[str]:
     """The targets of all links and pictures outside of code."""
-    plain = re.sub(r"`[^`\n]*`", "code", without_code(text))
-    return re.findall(r"\]\(([^)\s]+)\)", plain)
+    prose = re.sub(r"`[^`\n]*`", "code", without_code(text))
+    return re.findall(r"\]\(([^)\s]+)\)", prose)
 
 
 def anchors(text: str) -> set[str]:
-    """What headings are called in links, as on GitHub."""
-    found: set[str] = set()
+    """Anchors of headings in links, as on GitHub."""
+    slugs: set[str] = set()
     for heading in re.findall(r"^#+ +(.*?)#*$", without_code(text), flags=re.MULTILINE):
-        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", heading).strip().lower()
-        slug = base = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        heading_text = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", heading).strip().lower()
+        slug = base = re.sub(r"[^\w\- ]", "", heading_text).replace(" ", "-")
         count = 0
-        while slug in found:
+        while slug in slugs:
             count += 1
             slug = f"{base}-{count}"
-        found.add(slug)
-    return found
+        slugs.add(slug)
+    return slugs
 
 
 def broken(page: Path, root: Path) -> Iterator[str]:
@@ -85,8 +85,8 @@ def test_a_broken_link_is_seen(tmp_path: Path) -> None:
 
 def test_every_page_is_in_the_navigation_once() -> None:
     written = {f"{pages.REFERENCE}/{name}" for name in reference.PAGES}
-    there = {name_of(path) for path in MARKDOWN if path.parts[-3] != "crates"}
-    assert set(pages.PAGES) == there | written
+    tracked = {name_of(path) for path in MARKDOWN if path.parts[-3] != "crates"}
+    assert set(pages.PAGES) == tracked | written
     assert len(pages.PAGES) == len(set(pages.PAGES))
 
 
@@ -100,18 +100,18 @@ def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_site_is_whole(laid_out: Path) -> None:
     listed = re.findall(r"^`verus reproduce (\S+)`$", (ROOT / pages.CLAIMS).read_text(encoding="utf-8"), re.MULTILINE)
     claims = {f"docs/claims/{name}.md" for name in listed}
-    there = {str(path.relative_to(laid_out)) for path in laid_out.rglob("*.md")}
-    assert there == set(pages.PAGES) | claims
-    found = {page: list(broken(laid_out / page, laid_out)) for page in there}
-    assert not {page: lost for page, lost in found.items() if lost}
+    present = {str(path.relative_to(laid_out)) for path in laid_out.rglob("*.md")}
+    assert present == set(pages.PAGES) | claims
+    broken_links = {page: list(broken(laid_out / page, laid_out)) for page in present}
+    assert not {page: lost for page, lost in broken_links.items() if lost}
 
 
 def test_claims_have_a_page_for_each_source_and_none_is_lost(laid_out: Path) -> None:
     whole = (ROOT / pages.CLAIMS).read_text(encoding="utf-8")
     overview = (laid_out / pages.CLAIMS).read_text(encoding="utf-8")
-    own = [path.read_text(encoding="utf-8") for path in (laid_out / "docs" / "claims").iterdir()]
+    claim_pages = [path.read_text(encoding="utf-8") for path in (laid_out / "docs" / "claims").iterdir()]
     for line in whole.splitlines():
-        assert any(line.removeprefix("#") in page for page in (overview, *own)), line
+        assert any(line.removeprefix("#") in page for page in (overview, *claim_pages)), line
     counts = [(int(all_), int(held)) for all_, held in re.findall(r"\.md\) \| (\d+) \| (\d+) \|", overview)]
     held, of = re.findall(r"(\d+) of (\d+) claims hold", whole)[0]
     assert [sum(column) for column in zip(*counts, strict=True)] == [int(of), int(held)]
@@ -165,9 +165,9 @@ def test_commands_of_pages_are_known_with_their_options(page: Path, verbs: froze
             verb = verb[:-1]
         if not verb:
             continue  # `verus VERB`, or another thing of that name
-        own = words[: words.index("--")] if "--" in words else words
-        known = set(re.findall(r"--[a-z][\w-]*", reference.help_of(verb)))
-        assert {word.partition("=")[0] for word in own if word.startswith("--")} <= known | {"--help"}, words
+        arguments = words[: words.index("--")] if "--" in words else words
+        options = set(re.findall(r"--[a-z][\w-]*", reference.help_of(verb)))
+        assert {word.partition("=")[0] for word in arguments if word.startswith("--")} <= options | {"--help"}, words
 
 
 def test_the_artifact_names_every_experiment() -> None:
@@ -177,11 +177,11 @@ def test_the_artifact_names_every_experiment() -> None:
 
 
 def test_targets_of_make_that_pages_name_exist() -> None:
-    known = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
     for page in MARKDOWN:
         text = page.read_text(encoding="utf-8")
         named = set(re.findall(r"(?:^|`)make ([a-z][\w-]*)", text, flags=re.MULTILINE))
-        assert named <= known, page
+        assert named <= targets, page
 
 
 def test_what_pages_run_with_cargo_exists() -> None:

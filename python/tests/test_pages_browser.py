@@ -1,4 +1,4 @@
-"""What report pages do in a browser: every chart is drawn, and hover, zoom, legends, player, widths and print work."""
+"""Report pages in a browser: every chart is drawn, and hover, zoom, legends, player, widths and print work."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ SERIES, PLAYED = "series-rate-8", "profile-rate-8"
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of two channels and three contestants, two of which have profiles."""
-    found = api.compare(traces=["city-driving-3g-up", "rate:8"], schemes=SCHEMES, duration_s=12)
+    comparison = api.compare(traces=["city-driving-3g-up", "rate:8"], schemes=SCHEMES, duration_s=12)
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(to_html(saved_run.page_for(found.results), found.results.config), encoding="utf-8")
+    path.write_text(to_html(saved_run.page_for(comparison.results), comparison.results.config), encoding="utf-8")
     return path
 
 
 def figure(page: Any, name: str) -> Any:
     """A figure that is in sight and drawn."""
-    found = page.locator(f"figure[data-name='{name}']")
-    found.scroll_into_view_if_needed()
-    found.locator(".canvas svg.marks g").first.wait_for(state="attached")
+    chart = page.locator(f"figure[data-name='{name}']")
+    chart.scroll_into_view_if_needed()
+    chart.locator(".canvas svg.marks g").first.wait_for(state="attached")
     page.wait_for_function(
         "(name) => document.querySelector(`figure[data-name='${name}']`).matches('.drawn')", arg=name
     )
-    return found
+    return chart
 
 
-def lines_of(found: Any) -> int:
+def lines_of(chart: Any) -> int:
     """Lines that are drawn: those of time series have a path each."""
-    return int(found.locator("svg.marks g.mark-line path").count())
+    return int(chart.locator("svg.marks g.mark-line path").count())
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -64,12 +64,12 @@ def test_charts_in_sight_are_drawn_at_once_and_the_others_soon(chromium: Any, pa
     page.wait_for_function("document.querySelectorAll('.drawn').length === places.length", timeout=20_000)
 
 
-def choose(found: Any, name: str, *, also: bool = False) -> None:
+def choose(chart: Any, name: str, *, also: bool = False) -> None:
     """Clicks on a name of a legend."""
-    entry = found.locator(".role-legend-label text", has_text=name).first
+    entry = chart.locator(".role-legend-label text", has_text=name).first
     entry.scroll_into_view_if_needed()
     box = entry.bounding_box()
-    page = found.page
+    page = chart.page
     if also:
         page.keyboard.down("Shift")
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -79,12 +79,12 @@ def choose(found: Any, name: str, *, also: bool = False) -> None:
 
 def test_a_click_on_a_name_shows_it_alone_and_with_shift_another(chromium: Any, page_file: Path) -> None:
     page = chromium(page_file)
-    found = figure(page, "delay-profile")
-    assert lines_of(found) == 2 * 2
-    choose(found, "Verus R=2")
-    assert lines_of(found) == 2
-    choose(found, "Verus R=6", also=True)
-    assert lines_of(found) == 2 * 2
+    chart = figure(page, "delay-profile")
+    assert lines_of(chart) == 2 * 2
+    choose(chart, "Verus R=2")
+    assert lines_of(chart) == 2
+    choose(chart, "Verus R=6", also=True)
+    assert lines_of(chart) == 2 * 2
     rows = figure(page, SERIES)
     choose(rows, "Cubic")
     pale = rows.locator("svg.marks g.mark-line path[opacity='0.1'], svg.marks g.mark-line path[stroke-opacity='0.1']")
@@ -97,15 +97,15 @@ def test_a_click_on_a_name_shows_it_alone_and_with_shift_another(chromium: Any, 
 
 @pytest.mark.parametrize("name", ["delay-throughput", SERIES, "delay-profile"])
 def test_names_of_every_kind_of_chart_can_be_chosen(chromium: Any, page_file: Path, name: str) -> None:
-    found = figure(chromium(page_file), name)
-    before = found.locator("svg.marks").inner_html()
-    choose(found, "Verus R=2")
-    assert found.locator("svg.marks").inner_html() != before
+    chart = figure(chromium(page_file), name)
+    before = chart.locator("svg.marks").inner_html()
+    choose(chart, "Verus R=2")
+    assert chart.locator("svg.marks").inner_html() != before
 
 
-def middle(found: Any, panel: int) -> tuple[float, float]:
+def middle(chart: Any, panel: int) -> tuple[float, float]:
     """The middle of a panel of a drawn figure, on the screen."""
-    x, y = found.locator(".plot").evaluate(
+    x, y = chart.locator(".plot").evaluate(
         """(place, panel) => {
           const {x, y, width, height} = geometry(figures[Number(place.dataset.figure)])[panel];
           const frame = place.getBoundingClientRect();
@@ -118,13 +118,13 @@ def middle(found: Any, panel: int) -> tuple[float, float]:
 
 def test_values_of_all_panels_are_told_under_the_cursor(chromium: Any, page_file: Path) -> None:
     page = chromium(page_file)
-    found = figure(page, SERIES)
-    page.mouse.move(*middle(found, 1))
-    told = page.locator(".told")
-    heads = [text for text in told.locator("thead th").all_inner_texts() if text]
+    chart = figure(page, SERIES)
+    page.mouse.move(*middle(chart, 1))
+    tooltip = page.locator(".told")
+    heads = [text for text in tooltip.locator("thead th").all_inner_texts() if text]
     assert heads == ["throughput, Mbit/s", "queueing delay, ms", "window, kB", "phase"]
-    assert told.locator("caption").inner_text().startswith("time 6")
-    rows = {row[0]: row[1:] for row in (each.split("\t") for each in told.locator("tbody tr").all_inner_texts())}
+    assert tooltip.locator("caption").inner_text().startswith("time 6")
+    rows = {row[0]: row[1:] for row in (each.split("\t") for each in tooltip.locator("tbody tr").all_inner_texts())}
     assert list(rows) == ["capacity", "Verus R=2", "Verus R=6", "Cubic"]
     assert float(rows["capacity"][0]) == pytest.approx(8, rel=0.1)
     rate, delay, window, phase = rows["Cubic"]
@@ -137,16 +137,16 @@ def test_values_of_all_panels_are_told_under_the_cursor(chromium: Any, page_file
 
 def test_a_point_says_what_it_is(chromium: Any, page_file: Path) -> None:
     page = chromium(page_file)
-    found = figure(page, "delay-throughput")
-    box = found.locator("g.mark-symbol path").nth(0).bounding_box()
+    chart = figure(page, "delay-throughput")
+    box = chart.locator("g.mark-symbol path").nth(0).bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.locator(".told", has_text="mean delay, ms").wait_for()
     assert "Verus R=2" in page.locator(".told").inner_text()
 
 
-def across(found: Any, panel: int) -> list[float]:
-    """What a panel's axis covers."""
-    domain: list[float] = found.locator(".plot").evaluate(
+def across(chart: Any, panel: int) -> list[float]:
+    """Range of a panel's axis."""
+    domain: list[float] = chart.locator(".plot").evaluate(
         "(place, panel) => geometry(figures[Number(place.dataset.figure)])[panel].across.domain()", panel
     )
     return domain
@@ -185,9 +185,9 @@ def test_a_table_that_goes_on_beyond_the_edge_says_so(chromium: Any, page_file: 
     assert edge() == whole
 
 
-def look_closer(page: Any, found: Any, panel: int) -> None:
+def look_closer(page: Any, chart: Any, panel: int) -> None:
     """Turns the wheel with Ctrl over the middle of a panel."""
-    page.mouse.move(*middle(found, panel))
+    page.mouse.move(*middle(chart, panel))
     page.keyboard.down("Control")
     page.mouse.wheel(0, -400)
     page.keyboard.up("Control")
@@ -197,32 +197,32 @@ def test_the_wheel_and_a_drag_move_linked_panels_together_and_a_double_click_goe
     chromium: Any, page_file: Path
 ) -> None:
     page = chromium(page_file)
-    found = figure(page, SERIES)
-    whole = across(found, 0)
-    look_closer(page, found, 0)
+    chart = figure(page, SERIES)
+    whole = across(chart, 0)
+    look_closer(page, chart, 0)
     page.wait_for_function("figures.some((figure) => figure.view?.getState().signals.zoom?.t)")
-    low, high = across(found, 0)
+    low, high = across(chart, 0)
     assert whole[0] < low < high < whole[1]
-    assert across(found, 2) == [low, high]
-    x, y = middle(found, 0)
+    assert across(chart, 2) == [low, high]
+    x, y = middle(chart, 0)
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x - 40, y, steps=4)
     page.mouse.up()
-    moved = across(found, 1)
+    moved = across(chart, 1)
     assert moved[0] > low
     assert moved[1] - moved[0] == pytest.approx(high - low)
-    page.mouse.dblclick(*middle(found, 1))
+    page.mouse.dblclick(*middle(chart, 1))
     page.wait_for_function("figures.every((figure) => !figure.view?.getState().signals.zoom?.t)")
-    assert across(found, 0) == whole
+    assert across(chart, 0) == whole
 
 
 def test_names_stay_beside_their_points_when_a_chart_is_zoomed(chromium: Any, page_file: Path) -> None:
     page = chromium(page_file)
-    found = figure(page, "delay-throughput")
+    chart = figure(page, "delay-throughput")
 
     def offsets() -> list[list[float]]:
-        told: list[list[float]] = found.locator(".plot").evaluate(
+        values: list[list[float]] = chart.locator(".plot").evaluate(
             """(place) => {
               const at = (node) => { const {e, f} = node.getCTM(); return [e, f]; };
               const panel = place.querySelector(".concat_0_group");
@@ -231,33 +231,33 @@ def test_names_stay_beside_their_points_when_a_chart_is_zoomed(chromium: Any, pa
               return names.map(([x, y], index) => [x - points[index][0], y - points[index][1]]);
             }"""
         )
-        return told
+        return values
 
     before = offsets()
     assert len(before) == len(SCHEMES)
-    whole = across(found, 0)
-    look_closer(page, found, 0)
-    assert across(found, 0) != whole
+    whole = across(chart, 0)
+    look_closer(page, chart, 0)
+    assert across(chart, 0) != whole
     assert offsets() == [pytest.approx(pair, abs=0.6) for pair in before]
 
 
 def test_the_profile_plays_and_its_operating_point_moves(chromium: Any, page_file: Path) -> None:
     page = chromium(page_file)
-    found = figure(page, PLAYED)
+    chart = figure(page, PLAYED)
 
     def operating() -> Any:
-        return found.locator(".plot").evaluate("(place) => figures[Number(place.dataset.figure)].view.data('now')")
+        return chart.locator(".plot").evaluate("(place) => figures[Number(place.dataset.figure)].view.data('now')")
 
-    slider = found.get_by_role("slider")
+    slider = chart.get_by_role("slider")
     slider.fill("4")
-    assert "no profile yet" in found.locator("output").inner_text()
+    assert "no profile yet" in chart.locator("output").inner_text()
     slider.fill("6")
-    assert "profile of 5 s" in found.locator("output").inner_text()
+    assert "profile of 5 s" in chart.locator("output").inner_text()
     early = operating()
     assert {row["scheme"] for row in early} == {"Verus R=2", "Verus R=6"}
-    found.get_by_role("button", name="Play").click()
+    chart.get_by_role("button", name="Play").click()
     page.wait_for_function("(slider) => Number(slider.value) > 7", arg=slider.element_handle())
-    found.get_by_role("button", name="Pause").click()
+    chart.get_by_role("button", name="Pause").click()
     assert float(slider.input_value()) > 7
     assert operating() != early
     # The wanted delay is read off the curve of some moment: it lies where profiles do.
@@ -270,7 +270,7 @@ def test_all_charts_are_drawn_before_they_are_printed(chromium: Any, page_file: 
     drawn = page.evaluate(
         """async () => {
           dispatchEvent(new Event("beforeprint"));
-          for (let turn = 0; turn < 2000; turn += 1) await null; // what was promised, but no timer
+          for (let turn = 0; turn < 2000; turn += 1) await null; // run promises, but no timers
           return places.map((place) => [place.querySelectorAll("svg.marks path").length > 3,
                                         place.querySelector("svg.marks")?.getBoundingClientRect().width <= 682]);
         }"""
@@ -283,9 +283,9 @@ def test_all_charts_are_drawn_before_they_are_printed(chromium: Any, page_file: 
 def test_contents_lead_to_every_section_and_figure(chromium: Any, page_file: Path) -> None:
     page = chromium(page_file)
     links = page.locator("nav a").evaluate_all("(links) => links.map((link) => link.getAttribute('href').slice(1))")
-    there = page.evaluate("[...document.querySelectorAll('section[id], figure[id]')].map((place) => place.id)")
-    assert set(links) <= set(there)
-    assert {place for place in there if place.startswith(("section", "source"))} <= set(links)
+    ids = page.evaluate("[...document.querySelectorAll('section[id], figure[id]')].map((place) => place.id)")
+    assert set(links) <= set(ids)
+    assert {place for place in ids if place.startswith(("section", "source"))} <= set(links)
     titles = page.locator("h2").all_inner_texts()
     assert titles == [
         "Summary",
@@ -303,10 +303,10 @@ def fifty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     schemes = [f"verus:ratio={ratio}" for ratio in (2, 4, 6)]
     schemes += ["cubic", "newreno", "vegas", "bbr", "copa", "sprout", "ledbatpp"]
     traces = ["city-driving-3g-up", "city-stationary-lte-down", "city-driving-lte-down", "rate:8", "rate:20"]
-    found = api.compare(traces=traces, schemes=schemes, duration_s=60)
-    assert found.results.rows.num_rows == 50
+    comparison = api.compare(traces=traces, schemes=schemes, duration_s=60)
+    assert comparison.results.rows.num_rows == 50
     path = tmp_path_factory.mktemp("fifty") / "report.html"
-    path.write_text(to_html(saved_run.page_for(found.results), found.results.config), encoding="utf-8")
+    path.write_text(to_html(saved_run.page_for(comparison.results), comparison.results.config), encoding="utf-8")
     return path
 
 
@@ -330,9 +330,9 @@ def test_every_chart_of_fifty_runs_is_drawn_without_a_complaint(chromium: Any, f
 
 
 def test_packets_in_the_queue_say_how_long_they_waited(chromium: Any, tmp_path: Path) -> None:
-    found = api.compare(traces=["rate:8"], schemes=["cubic"], duration_s=3, records=True)
+    comparison = api.compare(traces=["rate:8"], schemes=["cubic"], duration_s=3, records=True)
     path = tmp_path / "report.html"
-    path.write_text(to_html(saved_run.page_for(found.results), found.results.config), encoding="utf-8")
+    path.write_text(to_html(saved_run.page_for(comparison.results), comparison.results.config), encoding="utf-8")
     page = chromium(path)
     drawn = figure(page, "packets-rate-8")
     box = drawn.locator("g.mark-rule.zoom0_0_marks line").nth(60).bounding_box()
@@ -378,8 +378,8 @@ def test_pages_of_other_kinds_have_the_same_shell(chromium: Any, verus: Any, tmp
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_name_in_a_chart_lies_on_another(chromium: Any, fifty: Path, width: int) -> None:
     page = chromium(fifty, width=width)
-    found = figure(page, "delay-throughput")
-    overlaps = found.evaluate(
+    chart = figure(page, "delay-throughput")
+    overlaps = chart.evaluate(
         """(figure) => [...figure.querySelectorAll("g.mark-text")].flatMap((layer) => {
           const names = [...layer.querySelectorAll("text")].filter((name) => name.style.visibility !== "hidden");
           const boxes = names.map((name) => name.getBoundingClientRect());
@@ -388,7 +388,7 @@ def test_no_name_in_a_chart_lies_on_another(chromium: Any, fifty: Path, width: i
         })"""
     )
     assert overlaps == []
-    names = found.locator("g.mark-text text:visible").all_text_contents()
+    names = chart.locator("g.mark-text text:visible").all_text_contents()
     assert {"Cubic", "Copa", "Verus R=2"} <= set(names)
 
 
@@ -404,11 +404,11 @@ def test_the_page_of_a_study_draws_every_chart_and_leaves_names_out(
     page = chromium(tmp_path / "study" / "report.html", width=width, dark=width == 390)
     assert page.evaluate(DRAW) == 3
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    found = figure(page, "delay-by-flows")
-    assert lines_of(found) == 2 * 2
-    assert found.locator("svg.marks g.mark-rule.role-mark line").count() >= 2 * 2 * 3
-    choose(found, "vegas")
-    assert lines_of(found) == 2
+    chart = figure(page, "delay-by-flows")
+    assert lines_of(chart) == 2 * 2
+    assert chart.locator("svg.marks g.mark-rule.role-mark line").count() >= 2 * 2 * 3
+    choose(chart, "vegas")
+    assert lines_of(chart) == 2
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 700, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") == 700

@@ -1,4 +1,4 @@
-"""Figures of the papers: what is drawn is what their captions and legends say."""
+"""Figures of the papers agree with their captions and legends."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def words(name: str) -> dict[str, Any]:
 
 def profile(points: list[float]) -> Profile:
     curve = np.arange(1.0, 11.0)
-    known = np.asarray(points)
-    return Profile(time_s=10, point_window=known, point_delay_ms=known, curve_window=curve, curve_delay_ms=10 * curve)
+    values = np.asarray(points)
+    return Profile(time_s=10, point_window=values, point_delay_ms=values, curve_window=curve, curve_delay_ms=10 * curve)
 
 
 @pytest.mark.parametrize(("points", "windows"), [([3.0, 6.0], [3, 4, 5, 6]), ([], [])])
 def test_a_curve_is_drawn_only_between_its_points(points: list[float], windows: list[int]) -> None:
-    known = profile(points).known()
-    assert known.curve_window.tolist() == windows
-    assert known.curve_delay_ms.tolist() == [10 * window for window in windows]
+    drawn = profile(points).known()
+    assert drawn.curve_window.tolist() == windows
+    assert drawn.curve_delay_ms.tolist() == [10 * window for window in windows]
 
 
 def test_what_is_shaded_is_in_the_legend_and_lines_keep_their_colours() -> None:
@@ -52,10 +52,10 @@ def test_a_logarithmic_axis_says_so(is_log: bool) -> None:
 def test_delays_of_figures_8_and_9_are_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stationary_phones, "DURATION_S", 2.0)
     experiment = papers.find("sigcomm-fig09")
-    found = experiment.prepare(Options(built_in=True, repeat=1))(None)
-    (figure,) = (each for section in experiment.page(found).sections for each in section.figures)
+    results = experiment.prepare(Options(built_in=True, repeat=1))(None)
+    (figure,) = (each for section in experiment.page(results).sections for each in section.figures)
     delays = [row["x"] for panel in figure.spec["concat"] for row in panel["data"]["values"] if row["x"] is not None]
-    longest_ms = max(row["qdelay_mean_ms"] for row in found.rows.to_pylist())
+    longest_ms = max(row["qdelay_mean_ms"] for row in results.rows.to_pylist())
     assert 0 < max(delays) <= 2 * longest_ms / 1e3
     assert "mean queueing delay, s (log scale)" in json.dumps(figure.spec)
 
@@ -63,8 +63,8 @@ def test_delays_of_figures_8_and_9_are_in_seconds(monkeypatch: pytest.MonkeyPatc
 def test_the_curve_of_paper_mode_passes_through_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fig05, "DURATION_S", 20.0)
     experiment = papers.find("sigcomm-fig05")
-    found = experiment.prepare(Options(built_in=True, repeat=1))(None)
-    (figure,) = (each for section in experiment.page(found).sections for each in section.figures)
+    results = experiment.prepare(Options(built_in=True, repeat=1))(None)
+    (figure,) = (each for section in experiment.page(results).sections for each in section.figures)
     paper, _ = figure.spec["concat"]
     points, curve = ({row["x"]: row["y"] for row in layer["data"]["values"]} for layer in paper["layer"][:2])
     away = [abs(curve[window] / delay - 1) for window, delay in points.items() if window in curve]

@@ -1,4 +1,4 @@
-"""The playground: the simulator's numbers in a browser are the native ones, and the page does what it says."""
+"""The playground: the simulator's numbers in a browser are the native ones, and the page's controls work."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def native(scenario: dict[str, Any]) -> dict[str, Any]:
     return dict(outcome["metrics"])
 
 
-#: Runs a scenario in a worker of its own, in steps of a frame's length, and gives what it amounts to as JSON.
+#: Runs a scenario in a separate worker, in steps of a frame's length, and returns its metrics as JSON.
 IN_A_WORKER = """async (scenario) => {
   const worker = new Worker("worker.js");
   const ask = (question) => new Promise((resolve, reject) => {
@@ -114,11 +114,11 @@ IN_A_WORKER = """async (scenario) => {
 def test_numbers_are_the_native_ones_to_the_last_digit(name: str, site: str, chromium: Chromium) -> None:
     scenario = {"duration_s": 12.0, "seed": 3, **SCENARIOS[name]}
     page = chromium(f"{site}uplot.LICENSE")  # of the same origin, and nothing runs on it
-    found = json.loads(page.evaluate(IN_A_WORKER, scenario))
+    metrics = json.loads(page.evaluate(IN_A_WORKER, scenario))
     expected = native(scenario)
     assert expected["departures"] > 500
-    assert found.keys() == expected.keys()
-    assert found == expected
+    assert metrics.keys() == expected.keys()
+    assert metrics == expected
 
 
 def until(page: Page, condition: str) -> None:
@@ -139,7 +139,7 @@ def over(page: Page) -> None:
     until(page, "globalThis.playground?.run()?.over && playground.run().results[0].over")
 
 
-#: How many colours a canvas has.
+#: Number of colours on a canvas.
 COLOURS = """(canvas) => {
   const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   const seen = new Set();
@@ -179,8 +179,8 @@ def test_one_click_changes_the_sender_and_what_becomes_of_the_queue(site: str, c
 def test_a_sender_has_the_colour_that_it_has_in_figures(site: str) -> None:
     with urllib.request.urlopen(f"{site}charts.js", timeout=10) as answer:
         hues = dict(re.findall(r'(\w+): \["(#\w{6})"', answer.read().decode()))
-    known = {scheme: color for scheme, (color, _) in style._HUES.items() if scheme != "model"}
-    assert {scheme: hues[scheme] for scheme in known} == known
+    palette = {scheme: color for scheme, (color, _) in style._HUES.items() if scheme != "model"}
+    assert {scheme: hues[scheme] for scheme in palette} == palette
     assert hues["verus"] in style._VERUS_SHADES
 
 
@@ -212,8 +212,8 @@ def test_an_address_is_a_run_and_its_command_the_same(
     page = chromium(site + address)
     settled(page)
     state = page.evaluate("playground.state()")
-    given = dict(part.split("=", 1) for part in address[1:].split("&"))
-    assert {key: str(state[key]) for key in given} == given
+    parameters = dict(part.split("=", 1) for part in address[1:].split("&"))
+    assert {key: str(state[key]) for key in parameters} == parameters
     again = page.evaluate(
         "async () => { const m = await import('./scenario.js'); return m.write(playground.state()); }"
     )
@@ -225,7 +225,7 @@ def test_an_address_is_a_run_and_its_command_the_same(
     shell = ["bash", "-c", f"{command} --json"]
     ran = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     printed = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert len(printed) == len(shown) == (2 if "beside" in given else 1)
+    assert len(printed) == len(shown) == (2 if "beside" in parameters else 1)
     for row, metrics in zip(printed, shown, strict=True):
         assert all(row[name] == metrics[name] for name in metric_rows.NUMBERS)
 
@@ -236,7 +236,7 @@ def test_what_an_address_has_wrong_is_told_and_the_rest_is_as_by_default(site: s
     assert "the nearest is `cubic`" in page.inner_text("#problem")
     state = page.evaluate("playground.state()")
     assert (state["flows"], state["delay"], state["draw"], state["seed"]) == (1, 20, "", 1)
-    told = page.inner_text("#wrong")
+    warnings = page.inner_text("#wrong")
     for words in (
         "flows=0 is no whole number from 1 to 10: 1 is taken",
         "delay=x is no number from 0 to 1000: 20 is taken",
@@ -245,7 +245,7 @@ def test_what_an_address_has_wrong_is_told_and_the_rest_is_as_by_default(site: s
         "seed=1.5 is no whole number",
         "constructor=2 is unknown",
     ):
-        assert words in told
+        assert words in warnings
     page.click("#schemes button[value=copa]")
     settled(page)
     assert page.is_hidden("#problem")
@@ -258,7 +258,7 @@ def test_an_address_without_a_fault_is_not_complained_of(site: str, chromium: Ch
     assert page.is_hidden("#wrong")
 
 
-#: Draws a queue of so many packets, and gives how many pixels left of the buffer have the sender's colour.
+#: Draws a queue of `packets` packets; counts pixels of the sender's colour left of the buffer and elsewhere.
 SPILT = """([queue, packets]) => import("./scene.js").then(({Scene}) => {
   const place = document.querySelector("#scenes");
   const scene = new Scene(place, {scheme: "cubic", name: "Cubic", flows: 1}, queue);
@@ -309,8 +309,8 @@ def test_a_person_drives_beside_verus_and_is_scored(site: str, chromium: Chromiu
 
     score = round(100 * power(own) / power(verus))
     until(page, "document.querySelector('#score .verdict')?.textContent.startsWith('Your score')")
-    told = page.inner_text("#score .verdict")
-    assert int(re.findall(r"\d+", told)[0]) == score
+    verdict = page.inner_text("#score .verdict")
+    assert int(re.findall(r"\d+", verdict)[0]) == score
     assert "mode=you" in page.url
     assert page.inner_text("#command").startswith("verus compare --trace rate:12 --scheme verus ")
 

@@ -1,4 +1,4 @@
-"""What README and all pages in `docs` print runs as printed, in their order; long runs are cut short here."""
+"""Commands of README and all pages in `docs` run as printed, in their order; long runs are shortened here."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def no_kernel() -> str:
     """Why nothing can be loaded into Linux here; empty if it can."""
     if why := not_root():
         return why
-    told = subprocess.run([BIN / "verus-endpoint", "kernel", "status"], capture_output=True, text=True, check=False)
-    return told.stderr.strip() if told.returncode else ""
+    status = subprocess.run([BIN / "verus-endpoint", "kernel", "status"], capture_output=True, text=True, check=False)
+    return status.stderr.strip() if status.returncode else ""
 
 
 def cut_short(command: str) -> str:
@@ -100,7 +100,7 @@ def cut_short(command: str) -> str:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make demo` leaves, of shorter runs."""
+    """Output of `make demo`, with shorter runs."""
     out = tmp_path_factory.mktemp("made") / "demo"
     subprocess.run([BIN / "verus", "compare", "--duration", "1", "--quiet", "--out", out], check=True)
     return out
@@ -119,7 +119,7 @@ def copy(tmp_path: Path, demo: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[list[str]]:
-    """What runs a command in a network of its own, where nobody has taken the ports that pages print.
+    """Prefix that runs a command in a separate network, in which the ports that pages print are free.
 
     Nothing where that cannot be had.
     """
@@ -195,7 +195,7 @@ class Shell:
         assert ran.returncode == 0, f"{command}\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}"
 
     def serve(self, command: str) -> None:
-        """In a network of its own on the printed port; else on a free one: its user may have a server on that."""
+        """Serves on the printed port in a separate network; else on a free port, since a user's server may use that."""
         command = command.removesuffix("&")
         verb = command.split()[1]
         free = not self._network and verb in ("probe", "serve")
@@ -247,7 +247,7 @@ def test_what_is_printed_runs(page: str, shell: Shell, copy: Path) -> None:
         if "until Ctrl-C" in command or said.endswith("&"):
             shell.serve(said)
         elif (wanted := re.match(r"verus reproduce (\S+)", said)) and wanted[1] != "list":
-            # Each is run by tests of its own; here that there is one of that name, and the options.
+            # Other tests run each experiment; this one checks that its name and options exist.
             assert wanted[1] == "all" or papers.find(wanted[1])
             shell.run(f"{said} --help")
         else:

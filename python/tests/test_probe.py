@@ -1,4 +1,4 @@
-"""What `verus probe` leaves is read with care, and becomes the same page as a comparison."""
+"""Logs of `verus probe` are validated, and become the same page as a comparison."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Command = Callable[..., Any]
 UNSEEN = ("capacity_mbps", "utilization", "signal_delay_p95_ms", "path_loss_rate")
 
 
-def identity(run: int, way: str) -> dict[str, Any]:
-    return {"run": run, "trace": f"phone.example {way}", "queue": "path", "label": "Verus R=2", "seed": 1}
+def identity(run: int, direction: str) -> dict[str, Any]:
+    return {"run": run, "trace": f"phone.example {direction}", "queue": "path", "label": "Verus R=2", "seed": 1}
 
 
-def row(run: int, way: str, flows: int) -> dict[str, Any]:
+def row(run: int, direction: str, flows: int) -> dict[str, Any]:
     metrics = {name: None if name in UNSEEN else 3.0 + run for name in NUMBERS}
     each = {
         "throughput_mbps": 3.0,
@@ -33,7 +33,7 @@ def row(run: int, way: str, flows: int) -> dict[str, Any]:
         **{"rtt_mean_ms": None, "rtt_p95_ms": None, "loss_rate": 0.0, "retransmit_rate": 0.0, "sent": 1000},
     }
     return {
-        **identity(run, way),
+        **identity(run, direction),
         "part": "",
         "trace_sha256": None,
         "schema": 1,
@@ -52,11 +52,11 @@ def row(run: int, way: str, flows: int) -> dict[str, Any]:
     }
 
 
-def series(run: int, way: str, flow: int) -> list[dict[str, Any]]:
+def series(run: int, direction: str, flow: int) -> list[dict[str, Any]]:
     bins = [0.1 * (index + 1) for index in range(40)]
     return [
         {
-            **identity(run, way),
+            **identity(run, direction),
             "flow": flow,
             "time_s": time_s,
             "capacity_mbps": None,
@@ -70,9 +70,9 @@ def series(run: int, way: str, flow: int) -> list[dict[str, Any]]:
     ]
 
 
-def profile(run: int, way: str) -> list[dict[str, Any]]:
+def profile(run: int, direction: str) -> list[dict[str, Any]]:
     return [
-        {**identity(run, way), "flow": 0, "time_s": 3.0, "kind": kind, "window_packets": w, "delay_ms": 40.0 + w}
+        {**identity(run, direction), "flow": 0, "time_s": 3.0, "kind": kind, "window_packets": w, "delay_ms": 40.0 + w}
         for kind in ("point", "curve")
         for w in range(2, 20)
     ]
@@ -117,14 +117,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_probe_has_the_columns_of_a_comparison(folder: Path) -> None:
-    found = Results.read(folder)
-    assert found.live
-    assert [entry["trace"] for entry in found.to_rows()] == ["phone.example up", "phone.example down"]
-    assert tuple(found.to_rows()[0]) == ROW_FIELDS
-    assert found.to_rows()[0]["params"] == {"ratio": 2}
-    assert found.to_rows()[0]["per_flow"][1]["throughput_mbps"] == 3.0
-    assert found.series.num_rows == 120
-    assert found.series.column("capacity_mbps").null_count == 120
+    results = Results.read(folder)
+    assert results.live
+    assert [entry["trace"] for entry in results.to_rows()] == ["phone.example up", "phone.example down"]
+    assert tuple(results.to_rows()[0]) == ROW_FIELDS
+    assert results.to_rows()[0]["params"] == {"ratio": 2}
+    assert results.to_rows()[0]["per_flow"][1]["throughput_mbps"] == 3.0
+    assert results.series.num_rows == 120
+    assert results.series.column("capacity_mbps").null_count == 120
 
 
 def test_the_page_of_a_probe_shows_what_was_seen_and_a_dash_for_the_rest(folder: Path, verus: Command) -> None:
@@ -215,7 +215,7 @@ def test_a_probe_in_which_nothing_arrived_still_has_a_page(folder: Path, verus: 
 
 def recorded(folder: Path) -> dict[str, Any]:
     """Makes the run a recording; returns its `run.json`."""
-    way: dict[str, Any] = {
+    direction: dict[str, Any] = {
         **{"trace": "up.trace", "limited_by": "path_queue"},
         **{"mean_mbps": 7.5, "duration_s": 30.0, "sent": 20_000, "lost": 3, "untimed": 1, "queued_share": 0.995},
         "bursts": {"burst_bytes": [[1500, 90], [3000, 10]], "gap_ms": [[1, 60], [7, 39]]},
@@ -228,7 +228,7 @@ def recorded(folder: Path) -> dict[str, Any]:
     run["recording"] = {
         "mode": "saturate",
         "clocks": {**clocks, "base_rtt_ms": 40.2, "scatter_ms": 0.1},
-        "ways": {"up": way, "down": {**json.loads(json.dumps(way)), "mean_mbps": 16.25}},
+        "ways": {"up": direction, "down": {**json.loads(json.dumps(direction)), "mean_mbps": 16.25}},
     }
     (folder / "run.json").write_text(json.dumps(run))
     return run
@@ -266,8 +266,8 @@ def test_the_page_of_a_recording_shows_bursts_rates_and_clocks(folder: Path, ver
 )
 def test_what_the_path_did_not_bound_is_called_no_channel(limit: str, share: float, said: str, folder: Path) -> None:
     run = recorded(folder)
-    way = {"limited_by": limit, "queued_share": share, "trace": "up-it.trace"}
-    run["recording"]["ways"]["up"].update(way)
+    direction = {"limited_by": limit, "queued_share": share, "trace": "up-it.trace"}
+    run["recording"]["ways"]["up"].update(direction)
     (folder / "run.json").write_text(json.dumps(run))
     page = saved_run.page_for(Results.read(folder))
     assert said in page.lead
@@ -408,12 +408,19 @@ def test_a_probe_cannot_be_run_again_by_compare(folder: Path, verus: Command) ->
 
 @pytest.fixture
 def shell_folder(folder: Path) -> Path:
-    """What `verus shell` leaves of a program behind a link: capacity is known, the ends are not seen."""
+    """Logs of `verus shell` for a program behind a link: capacity is known, the endpoints are not observed."""
     ends = ("goodput_mbps", "rtt_mean_ms", "rtt_p95_ms", "retransmit_rate", "power")
-    known = {"capacity_mbps": 6.0, "utilization": 0.5, "signal_delay_p95_ms": 9.0, "delay_ms": 20.0}
+    metrics = {"capacity_mbps": 6.0, "utilization": 0.5, "signal_delay_p95_ms": 9.0, "delay_ms": 20.0}
     rows = [
-        {**row(run, way, 1), **known, **dict.fromkeys(ends), "engine": "emulated", "transport": "any", "label": "curl"}
-        for run, way in enumerate(("up", "down"))
+        {
+            **row(run, direction, 1),
+            **metrics,
+            **dict.fromkeys(ends),
+            "engine": "emulated",
+            "transport": "any",
+            "label": "curl",
+        }
+        for run, direction in enumerate(("up", "down"))
     ]
     unseen = {"window_bytes": None, "rtt_ms": None, "lost": None, "capacity_mbps": 6.0, "label": "curl"}
     put(folder / "results.jsonl", rows)
@@ -428,9 +435,9 @@ def shell_folder(folder: Path) -> Path:
 
 
 def test_the_page_of_a_shell_has_capacity_and_the_emulators_own_timing(shell_folder: Path, verus: Command) -> None:
-    found = Results.read(shell_folder)
-    assert found.emulated
-    assert not found.live
+    results = Results.read(shell_folder)
+    assert results.emulated
+    assert not results.live
     assert verus("report", shell_folder).code == 0
     page = (shell_folder / "report.html").read_text()
     words = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.S)

@@ -31,17 +31,17 @@ def events(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("format_", "suffix"), [(None, "sqlog"), ("draft", "sqlog"), ("0.3", "qlog")])
 def test_every_flow_has_a_log(format_: str | None, suffix: str, verus: Command, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
-    asked = () if format_ is None else ("--qlog-format", format_)
-    run = verus(*RUN, "--scheme", "verus", "cubic", "--flows", "2", "--qlog", logs, *asked)
+    format_options = () if format_ is None else ("--qlog-format", format_)
+    run = verus(*RUN, "--scheme", "verus", "cubic", "--flows", "2", "--qlog", logs, *format_options)
     names = [f"{scheme}_rate-8_seed1_flow{flow}.{suffix}" for scheme in ("cubic", "verus") for flow in (0, 1)]
     assert sorted(path.name for path in logs.iterdir()) == names
     for line in run.out.splitlines():
         row = json.loads(line)
         for flow in row["per_flow"]:
-            found = events(logs / f"{row['scheme']}_rate-8_seed1_flow{flow['flow']}.{suffix}")
-            sent = [event for event in found if event["name"].endswith(":packet_sent")]
+            log_events = events(logs / f"{row['scheme']}_rate-8_seed1_flow{flow['flow']}.{suffix}")
+            sent = [event for event in log_events if event["name"].endswith(":packet_sent")]
             assert all(event["data"]["raw"]["length"] == row["packet_bytes"] for event in sent)
-            # What left the bottleneck was sent: all but what was dropped or was there at the end.
+            # Sent packets left the bottleneck, except those dropped or still queued at the end.
             sent_mbps = len(sent) * row["packet_bytes"] * 8e-6 / row["duration_s"]
             assert 0 < flow["throughput_mbps"] <= sent_mbps < 1.1 * flow["throughput_mbps"] + 0.1
 
@@ -81,8 +81,10 @@ def test_runs_that_differ_in_queue_or_mix_have_logs_of_their_own(verus: Command,
 
 def test_results_and_logs_together(verus: Command, tmp_path: Path) -> None:
     out, logs = tmp_path / "out", tmp_path / "logs"
-    told = verus("compare", "--trace", "rate:8", "--duration", "2", "--scheme", "cubic", "--out", out, "--qlog", logs)
-    assert f"Logs: {logs}" in told.err
+    compared = verus(
+        "compare", "--trace", "rate:8", "--duration", "2", "--scheme", "cubic", "--out", out, "--qlog", logs
+    )
+    assert f"Logs: {logs}" in compared.err
     assert (out / "run.json").exists()
     assert len(list(logs.iterdir())) == 1
 

@@ -19,7 +19,7 @@ Command = Callable[..., Any]
 #: 2025-11-13 in ms since 1970.
 EPOCH_MS = 1_763_000_000_000
 
-#: What happens in each log, in ms: five packets of 1200 bytes, all of which are acknowledged.
+#: Events of each log, in ms: five packets of 1200 bytes, all of which are acknowledged.
 SENT, ACKED = (0, 10, 20, 30, 40), (100, 110, 120, 130, 140)
 
 SENT_POINTS = [(at / 1000, 1200.0 * count) for count, at in enumerate(SENT, 1)]
@@ -72,7 +72,7 @@ def sequence(found: Sequence[Any], separator: str = "\x1e", indent: int | None =
 
 
 def arrays(units: str | None = None, scale: int = 1) -> str:
-    """Drafts 00 and 01: events are lists, numbers are texts, sizes stand in headers."""
+    """Drafts 00 and 01: events are lists, numbers are strings, sizes are in headers."""
     rows: list[Any] = [
         [str(at * scale), "transport", "packet_sent", {"packet_type": "1RTT", "header": _small(number)}]
         for number, at in enumerate(SENT)
@@ -82,13 +82,13 @@ def arrays(units: str | None = None, scale: int = 1) -> str:
         for number, at in enumerate(ACKED)
     ]
     rows.append([140 * scale, "recovery", "metric_update", {"latest_rtt": 100 * scale, "current_cwnd": 12_000}])
-    told = {
+    content = {
         "configuration": {"time_offset": 0, **({"time_units": units} if units else {})},
         "common_fields": {"protocol_type": "QUIC_HTTP3", "reference_time": "17630000000"},
         "event_fields": ["relative_time", "CATEGORY", "EVENT", "DATA"],
         "events": rows,
     }
-    return json.dumps({"qlog_version": "draft-00", "summary": {"trace_count": 1}, "traces": [told]})
+    return json.dumps({"qlog_version": "draft-00", "summary": {"trace_count": 1}, "traces": [content]})
 
 
 def _small(number: int) -> dict[str, Any]:
@@ -152,11 +152,11 @@ HANDSHAKE = [("initial", 0), ("handshake", 0), ("1RTT", 0), ("1RTT", 1)]
 
 def _handshake(*more: tuple[str, Mapping[str, Any]]) -> str:
     """Three number spaces, in each of which a packet has number 0; `more` happens before the acknowledgements."""
-    told: list[tuple[str, Mapping[str, Any]]] = [("packet_sent", packet(number, kind)) for kind, number in HANDSHAKE]
-    told += more
-    told += [("packet_received", received([0], kind="initial")), ("packet_received", received([0], kind="handshake"))]
-    told += [("packet_received", received([0, 1]))]
-    return sequence([{"time": at, "name": f"quic:{name}", "data": data} for at, (name, data) in enumerate(told)])
+    logged: list[tuple[str, Mapping[str, Any]]] = [("packet_sent", packet(number, kind)) for kind, number in HANDSHAKE]
+    logged += more
+    logged += [("packet_received", received([0], kind="initial")), ("packet_received", received([0], kind="handshake"))]
+    logged += [("packet_received", received([0, 1]))]
+    return sequence([{"time": at, "name": f"quic:{name}", "data": data} for at, (name, data) in enumerate(logged)])
 
 
 def test_number_spaces_are_kept_apart(tmp_path: Path) -> None:
@@ -252,13 +252,13 @@ def _hostile() -> dict[str, bytes]:
     )
     claims = json.dumps(received(*[[1, 10**12]] * 50))
     gaps = json.dumps(received(*[[n * 1000 + 1, n * 1000 + 999] for n in range(50)]))
-    heard = "".join(
-        f'\x1e{{"time":{n},"name":"a:packet_received","data":{{}}}}\n'.replace("{}", told)
+    log = "".join(
+        f'\x1e{{"time":{n},"name":"a:packet_received","data":{{}}}}\n'.replace("{}", data)
         for n in range(200)
-        for told in (claims, gaps)
+        for data in (claims, gaps)
     )
     return {
-        "ranges that claim packets that nobody sent": (sequence([]) + sent + heard).encode(),
+        "ranges that claim packets that nobody sent": (sequence([]) + sent + log).encode(),
         "quotes that never end": b'{"traces":[{"events":[' + b'"\\' * 200_000,
         "brackets that never end": b'{"traces":[{"events":[' + b"[" * 500_000,
         "lines that never end": b"{}\n" + b"[1,\n" * 100_000,

@@ -1,4 +1,4 @@
-"""What the README tells a newcomer to type works."""
+"""Commands that the README gives to a newcomer work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be run here of a release is held to what can: workflows, packages and the container name what exists."""
+"""Parts of a release that cannot run here: workflows, packages and the container name only things that exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, flags=re.MULTILINE))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 NFPM = ROOT / ".tools" / "release" / "bin" / "nfpm"
 
-#: What a workflow does beside calling make: what only a machine of GitHub's has or may.
+#: Programs that a workflow may call beside make: only GitHub's machines have or permit them.
 OWN = {"sudo", "rustup", "docker", "gh"}
 
 
@@ -78,13 +78,13 @@ def test_the_sources_for_python_hold_what_a_wheel_is_built_from(tmp_path: Path) 
     sources = tmp_path / file.name.removesuffix(".tar.gz")
 
     # Nothing is built, but cargo reads every crate of the workspace.
-    asked = ["cargo", "metadata", "--no-deps", "--format-version=1"]
-    read = subprocess.run(asked, cwd=sources, capture_output=True, text=True, check=False)
+    metadata = ["cargo", "metadata", "--no-deps", "--format-version=1"]
+    read = subprocess.run(metadata, cwd=sources, capture_output=True, text=True, check=False)
     assert read.returncode == 0, read.stderr
     built_from = ("python/verus/", "crates/", "LICENSE", "README.md", "Cargo.", "pyproject.toml")
-    wanted = [name for name in tracked.split("\0") if name.startswith(built_from)]
-    assert wanted
-    assert [name for name in wanted if not (sources / name).is_file()] == []
+    needed = [name for name in tracked.split("\0") if name.startswith(built_from)]
+    assert needed
+    assert [name for name in needed if not (sources / name).is_file()] == []
 
 
 def test_the_container_compiles_with_the_pinned_rust() -> None:
@@ -105,8 +105,8 @@ def test_a_debian_package_holds_the_program(tmp_path: Path) -> None:
     program = tmp_path / "verus-endpoint"
     program.write_bytes(b"a program")
     (tmp_path / "forward.bpf.o").write_bytes(b"an object")
-    given = {"ENDPOINT": str(program), "OBJECT": str(tmp_path / "forward.bpf.o")}
-    environment = {**os.environ, **given, "VERSION": "1.2.3", "ARCH": "amd64"}
+    paths = {"ENDPOINT": str(program), "OBJECT": str(tmp_path / "forward.bpf.o")}
+    environment = {**os.environ, **paths, "VERSION": "1.2.3", "ARCH": "amd64"}
     command = [NFPM, "package", "--config", "packaging/nfpm.yaml", "--packager", "deb", "--target", tmp_path]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
     with tarfile.open(fileobj=io.BytesIO(member(tmp_path / "verus-endpoint_1.2.3_amd64.deb", "data.tar.gz"))) as packed:

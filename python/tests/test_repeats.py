@@ -1,4 +1,4 @@
-"""What repetitions say: one run told as one, stretches of a recording, and differences between senders."""
+"""Repetitions: a single run reported as one, stretches of a recording, and differences between senders."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ def test_the_last_stretch_may_lack_the_recordings_last_milliseconds(end_ms: int,
 
 
 def test_deterministic_senders_have_an_interval_over_stretches(recording: Path) -> None:
-    found = compare(
+    comparison = compare(
         traces=[recording], schemes=["cubic", "newreno"], queues=["droptail:bytes=60000"], stretches=4, duration_s=10
     )
-    capacities = found.table.column("capacity_mbps").to_pylist()
+    capacities = comparison.table.column("capacity_mbps").to_pylist()
     assert capacities[:4] == pytest.approx([4, 8, 2, 6], rel=0.01)
-    one, other = found.results.config["means"]
+    one, other = comparison.results.config["means"]
     for mean in (one, other):
         assert mean["throughput_mbps"]["half_width_95"] > 1
 
@@ -188,22 +188,22 @@ def test_senders_are_compared_stretch_by_stretch(verus: Command, recording: Path
     assert ran.code == 0, ran.err
     out = recording.parent / "out"
     config = json.loads((out / "run.json").read_text())
-    found = {entry["label"]: entry for entry in config["differences"]}
-    assert set(found) == {"NewReno", "Vegas"}
-    assert {entry["from"] for entry in found.values()} == {"Cubic"}
+    differences = {entry["label"]: entry for entry in config["differences"]}
+    assert set(differences) == {"NewReno", "Vegas"}
+    assert {entry["from"] for entry in differences.values()} == {"Cubic"}
     rows = compare(
         traces=[recording], schemes=schemes, queues=["droptail:bytes=60000"], stretches=6, duration_s=5
     ).table.to_pylist()
     for label, scheme in (("NewReno", "newreno"), ("Vegas", "vegas")):
         for name in ("throughput_mbps", "qdelay_p95_ms"):
             mean, half = _differences(rows, scheme, "cubic", name)
-            assert found[label][name] == {
+            assert differences[label][name] == {
                 "mean": pytest.approx(mean),
                 "half_width_95": pytest.approx(half),
                 "pairs": 6,
             }
     # The stretches differ more than the senders do: pairs tell apart what means do not.
-    vegas = found["Vegas"]["throughput_mbps"]
+    vegas = differences["Vegas"]["throughput_mbps"]
     (alone,) = (entry for entry in config["means"] if entry["label"] == "Vegas")
     assert vegas["half_width_95"] < alone["throughput_mbps"]["half_width_95"] / 3
     mean = f"{vegas['mean']:+.2f}"

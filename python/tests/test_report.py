@@ -87,8 +87,8 @@ def test_captions_say_what_was_run(saved: Path) -> None:
 
 def test_a_caption_says_once_whether_delay_has_propagation_in_it(saved: Path) -> None:
     for figure in saved_run.page_for(Results.read(saved)).figures():
-        told = [words for words in ("propagation included", "propagation is not in it") if words in figure.caption]
-        assert len(told) == 1, (figure.name, told)
+        notes = [words for words in ("propagation included", "propagation is not in it") if words in figure.caption]
+        assert len(notes) == 1, (figure.name, notes)
 
 
 def test_every_table_ends_with_what_could_be_had(saved: Path) -> None:
@@ -116,8 +116,8 @@ def test_text_cannot_become_markup(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     path = tmp_path / "a" / name.replace("/", "-")
     path.write_text("".join(f"{time}\n" for time in range(1, 1000, 3)))
-    found = api.compare(traces=[str(path)], schemes=["cubic"], duration_s=1)
-    page = to_html(saved_run.page_for(found.results), found.results.config)
+    compared = api.compare(traces=[str(path)], schemes=["cubic"], duration_s=1)
+    page = to_html(saved_run.page_for(compared.results), compared.results.config)
     assert "<script>alert" not in page
 
 
@@ -146,16 +146,16 @@ def test_what_is_read_is_what_was_written(saved: Path) -> None:
 
 
 def test_several_flows_are_also_drawn_one_by_one(tmp_path: Path) -> None:
-    found = api.compare(traces=["rate:10"], schemes=["cubic"], mixes=["verus*2+cubic"], flows=3, duration_s=3)
-    drawn = {figure.name: figure for figure in saved_run.page_for(found.results).figures()}
+    compared = api.compare(traces=["rate:10"], schemes=["cubic"], mixes=["verus*2+cubic"], flows=3, duration_s=3)
+    drawn = {figure.name: figure for figure in saved_run.page_for(compared.results).figures()}
     panels = drawn["flows-rate-10"].spec["concat"]
     assert [len(panel["layer"][0]["data"]["values"]) for panel in panels] == [3, 3]
-    assert "Jain" in comparison.results_table(blocks(found.results)[0])
+    assert "Jain" in comparison.results_table(blocks(compared.results)[0])
 
 
 def test_flows_have_the_colours_of_their_schemes(tmp_path: Path) -> None:
-    found = api.compare(traces=["rate:10"], schemes=[], mixes=["newreno+cubic+verus:ratio=4"], duration_s=1)
-    drawn = {figure.name: figure for figure in saved_run.page_for(found.results).figures()}
+    compared = api.compare(traces=["rate:10"], schemes=[], mixes=["newreno+cubic+verus:ratio=4"], duration_s=1)
+    drawn = {figure.name: figure for figure in saved_run.page_for(compared.results).figures()}
     scale = drawn["flows-rate-10"].spec["concat"][0]["layer"][0]["encoding"]["color"]["scale"]
     colors = dict(zip(scale["domain"], scale["range"], strict=True))
     assert colors["cubic"] == style._HUES["cubic"][0]
@@ -196,15 +196,15 @@ def test_repetitions_show_95_percent_intervals(verus: Command, tmp_path: Path) -
     values = results.rows.column("throughput_mbps").to_pylist()
     (mean,) = results.config["means"]
     # Student's t of 3 degrees of freedom, as tables state it.
-    half = 3.1824 * statistics.stdev(values) / 4**0.5
+    half_width = 3.1824 * statistics.stdev(values) / 4**0.5
     assert mean["runs"] == [0, 1, 2, 3]
     assert mean["throughput_mbps"]["mean"] == pytest.approx(statistics.mean(values))
-    assert mean["throughput_mbps"]["half_width_95"] == pytest.approx(half, rel=1e-4)
-    assert f"±{half:.2f}" in ran.out
+    assert mean["throughput_mbps"]["half_width_95"] == pytest.approx(half_width, rel=1e-4)
+    assert f"±{half_width:.2f}" in ran.out
     assert "mean of 4 seeds" in ran.out
     assert "Student's t" in ran.out
     page = (tmp_path / "one" / "report.html").read_text()
-    assert f"<td>{statistics.mean(values):.2f} ± {half:.2f}</td>" in page
+    assert f"<td>{statistics.mean(values):.2f} ± {half_width:.2f}</td>" in page
     assert "Student&#39;s t" in page
     widest = max(map(len, ran.out.splitlines()))
     assert widest <= 110
@@ -226,7 +226,7 @@ def test_who_waits_for_a_report_on_a_terminal_reads_what_it_does(
     with Talk().doing("drawing <one>"):
         pass
     assert ("drawing <one> …" in capsys.readouterr().err) == on_terminal
-    # The verb says so of what it draws.
+    # The verb reports its drawing.
     said: list[str] = []
     monkeypatch.setattr(Talk, "doing", lambda _self, what: said.append(what) or contextlib.nullcontext())
     assert verus("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1", "--out", "one").code == 0

@@ -1,6 +1,6 @@
-"""Which modules of a crate know of which: `use` and paths never lead round.
+"""Dependencies between modules of a crate: `use` and paths form no cycle.
 
-A module and the modules inside it are one room: what is inside may use what is outside of it, whatever that contains.
+A module and its submodules count as one: a submodule may use items of the modules that contain it.
 Tests may use anything.
 """
 
@@ -15,7 +15,7 @@ import pytest
 
 CRATES = Path(__file__).parents[2] / "crates"
 
-#: A path as it stands in code, such as `crate::units::Time`.
+#: A path in code, such as `crate::units::Time`.
 _PATH = re.compile(r"\b(?:crate|self|super)(?:::\w+)+")
 _USE = re.compile(r"\buse\s+([^;]+);")
 _NESTED = re.compile(r"((?:\w+::)*)\{(.*)\}", re.DOTALL)
@@ -23,11 +23,11 @@ _NESTED = re.compile(r"((?:\w+::)*)\{(.*)\}", re.DOTALL)
 
 def modules_of(crate: Path) -> dict[str, Path]:
     """A crate's modules by path (`verus::robust`), the crate itself being empty."""
-    found = {}
+    modules = {}
     for path in (crate / "src").rglob("*.rs"):
         name = "::".join(path.relative_to(crate / "src").with_suffix("").parts)
-        found["" if name in ("lib", "main") else name] = path
-    return found
+        modules["" if name in ("lib", "main") else name] = path
+    return modules
 
 
 def without_tests(source: str) -> str:
@@ -72,12 +72,12 @@ def resolved(path: str, module: str, modules: dict[str, Path]) -> str | None:
 
 def graph(crate: Path) -> dict[str, set[str]]:
     modules = modules_of(crate)
-    known: dict[str, set[str]] = {}
+    uses: dict[str, set[str]] = {}
     for module, path in modules.items():
         used = {resolved(path, module, modules) for path in paths_in(without_tests(path.read_text()))}
         inside_of = {"", module} | {other for other in modules if module.startswith(f"{other}::")}
-        known[module] = {other for other in used if other is not None} - inside_of
-    return known
+        uses[module] = {other for other in used if other is not None} - inside_of
+    return uses
 
 
 @pytest.mark.parametrize("crate", sorted(path.name for path in CRATES.iterdir() if (path / "src").is_dir()))

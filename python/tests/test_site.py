@@ -22,12 +22,12 @@ BUILT = os.environ.get("VERUS_SITE")
 pytestmark = pytest.mark.skipif(BUILT is None, reason="`make site` builds the site, and tests it then")
 SITE = Path(BUILT or ".").resolve()
 
-#: Pages of claims are alike: this stands for all.
+#: Pages of claims are alike, so one is tested.
 ONE_CLAIM = ("docs/claims/sigcomm-fig09",)
 
 WIDTHS = (390, 820, 1440)
 
-#: What a page loads by itself, without a click.
+#: Requests that a page makes without a click.
 LOADS = (
     r"""<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=["']?([^"'\s>]+)"""
     r"""|<link\b(?![^>]*canonical)[^>]*\bhref=["']?([^"'\s>]+)"""
@@ -81,16 +81,16 @@ def test_no_page_asks_a_foreign_host_and_no_command_is_cut(width: int, site: str
     page = chromium(site, width=width)
     cut: dict[str, list[str]] = {}
     for name in (name for name in names() if name in ONE_CLAIM or not name.startswith("docs/claims/")):
-        # What pages ask for by themselves does not depend on their width.
+        # Requests that pages make without a click do not depend on their width.
         page.goto(f"{site}{name}/" if name else site, wait_until="load" if width == 1440 else "domcontentloaded")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-        found = page.evaluate(
+        overflowing = page.evaluate(
             """() => [...document.querySelectorAll(".language-sh code")]
               .filter((code) => code.scrollWidth > code.clientWidth + 1)
               .map((code) => code.textContent.slice(0, 80))"""
         )
-        if found:
-            cut[name] = found
+        if overflowing:
+            cut[name] = overflowing
     assert not cut
 
 

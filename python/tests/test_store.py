@@ -1,4 +1,4 @@
-"""Runs are kept as they end: what was done is not done again, and nothing else is taken for it."""
+"""Runs are stored as they end: a stored run is not repeated, and no other run is mistaken for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def kept(folder: Path) -> list[Path]:
 
 
 def killed(command: tuple[str, ...], folder: Path, number: signal.Signals, place: Path, after: int) -> tuple[int, str]:
-    """Starts the command, and ends it by a signal once so many runs are kept; its exit code and what it said."""
+    """Starts the command, and ends it by a signal once `after` runs are kept. Returns its exit code and output."""
     process = subprocess.Popen(
         [sys.executable, "-m", "verus", *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -60,16 +60,16 @@ def test_the_same_command_runs_only_what_is_missing_and_ends_in_the_same_bytes(
 ) -> None:
     results = tmp_path / "verus-results"
     code, err = killed((*MANY, *out), tmp_path, number, tmp_path, after=3)
-    there = len(kept(tmp_path))
-    assert 3 <= there < 12
+    stored = len(kept(tmp_path))
+    assert 3 <= stored < 12
     if number == signal.SIGINT:
         assert code == 130, err
-        assert err.startswith(f"verus: interrupted; {there} of 12 runs are kept in `")
+        assert err.startswith(f"verus: interrupted; {stored} of 12 runs are kept in `")
         assert err.endswith(".unfinished`; the same command goes on from there\n")
     ran = verus(*MANY, *out)
     assert ran.code == 0
-    assert f"{there} of 12 runs were done before" in ran.err
-    assert len(simulated) == 12 - there
+    assert f"{stored} of 12 runs were done before" in ran.err
+    assert len(simulated) == 12 - stored
     assert not kept(tmp_path)
     (first,) = [tmp_path / "one"] if out else list(results.iterdir())
     assert verus(*MANY, "--out", "undisturbed").code == 0
@@ -114,11 +114,11 @@ def test_one_run_that_fails_costs_none_of_the_others(verus: Command, tmp_path: P
     assert ran.code == 2
     first, second = ran.err.splitlines()
     assert "broken" in first
-    there = len(kept(tmp_path / "one.unfinished"))
-    assert there >= 7
-    assert second.strip() == f"{there} of 16 runs are kept in `one.unfinished`; the same command goes on from there"
+    stored = len(kept(tmp_path / "one.unfinished"))
+    assert stored >= 7
+    assert second.strip() == f"{stored} of 16 runs are kept in `one.unfinished`; the same command goes on from there"
     (tmp_path / "broken").write_text("1\n2\n3\n")
-    assert f"{there} of 16 runs were done before" in verus(*words).err
+    assert f"{stored} of 16 runs were done before" in verus(*words).err
 
 
 def test_an_outcome_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_damaged_file_counts_as_missing(damage: Callable[[bytes], bytes], tmp_
 
 def test_whatever_decides_the_outcome_is_in_the_key() -> None:
     keys = Keys("one")
-    known = {
+    distinct = {
         keys.of(run()),
         keys.of(run(seed=2)),
         keys.of(run(scheme="vegas")),
@@ -163,7 +163,7 @@ def test_whatever_decides_the_outcome_is_in_the_key() -> None:
         keys.of(run(ack="same")),
         Keys("another").of(run()),
     }
-    assert len(known) == 8
+    assert len(distinct) == 8
     assert keys.of(run()) == Keys("one").of(run())
 
 

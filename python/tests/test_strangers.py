@@ -42,7 +42,7 @@ MODULES = ("json", "numpy", "pyarrow", "vl_convert", "verus", "multiprocessing")
 
 @pytest.fixture
 def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a stranger's code leaves, if it runs: see `evil`."""
+    """The file that a stranger's code creates if it runs: see `evil`."""
     path = tmp_path / "canary"
     monkeypatch.setenv("CANARY", str(path))
     return path
@@ -65,10 +65,10 @@ def saved(verus: Command, tmp_path: Path) -> Path:
 @pytest.fixture
 def study(verus: Command, tmp_path: Path) -> Path:
     """The same of a study."""
-    told = tmp_path / "study.toml"
-    told.write_text('trace = "rate:5"\nscheme = ["cubic", "vegas"]\nduration_s = 1\nseed = [1, 2]\n')
+    study_path = tmp_path / "study.toml"
+    study_path.write_text('trace = "rate:5"\nscheme = ["cubic", "vegas"]\nduration_s = 1\nseed = [1, 2]\n')
     folder = tmp_path / "studied"
-    assert verus("sweep", told, "--out", folder).code == 0
+    assert verus("sweep", study_path, "--out", folder).code == 0
     return folder
 
 
@@ -83,7 +83,7 @@ def checked(verus: Command, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """What a link leads to."""
+    """A folder that symbolic links lead to."""
     folder = tmp_path / "home"
     (folder / "docs").mkdir(parents=True)
     (folder / "docs" / "thesis.tex").write_text("precious")
@@ -138,9 +138,9 @@ def test_force_removes_nothing_behind_a_link(saved: Path, outside: Path, verus: 
     (saved / "old").symlink_to(outside / "docs")
     (saved / "series.parquet").unlink()
     (saved / "series.parquet").symlink_to(outside / ".bashrc")
-    told = json.loads((saved / "run.json").read_text())
-    told["files"] = ["old/thesis.tex", "series.parquet", "../home/.bashrc", str(outside / ".bashrc"), 7, "a\0b"]
-    (saved / "run.json").write_text(json.dumps(told))
+    record = json.loads((saved / "run.json").read_text())
+    record["files"] = ["old/thesis.tex", "series.parquet", "../home/.bashrc", str(outside / ".bashrc"), 7, "a\0b"]
+    (saved / "run.json").write_text(json.dumps(record))
     again = ("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", 1, "--force", "--out", saved)
     assert verus(*again).code == 0
     assert untouched(outside)
@@ -215,9 +215,11 @@ def test_a_comparison_is_not_continued_in_a_folder_behind_a_link(outside: Path, 
 
 def test_looking_at_a_study_runs_none_of_its_files(canary: Path, tmp_path: Path, verus: Command) -> None:
     evil(tmp_path / "evil.py")
-    told = tmp_path / "study.toml"
-    told.write_text('trace = "rate:5"\nscheme = ["cubic", "evil.py:Evil", "evil.py:Evil:gain=2"]\nduration_s = 1\n')
-    ran = verus("sweep", "status", told)
+    study_path = tmp_path / "study.toml"
+    study_path.write_text(
+        'trace = "rate:5"\nscheme = ["cubic", "evil.py:Evil", "evil.py:Evil:gain=2"]\nduration_s = 1\n'
+    )
+    ran = verus("sweep", "status", study_path)
     assert (ran.code, canary.exists()) == (0, False)
     assert "0 of 3 runs are done" in ran.out
 
@@ -232,10 +234,10 @@ def test_status_of_a_study_of_ones_own_controllers_finds_what_was_run(tmp_path: 
             def on_timeout(self, timeout): pass
         """)
     )
-    told = tmp_path / "study.toml"
-    told.write_text('trace = "rate:5"\nscheme = ["cubic", "mine.py:Mine"]\nduration_s = 1\n')
-    assert verus("sweep", told).code == 0
-    assert "2 of 2 runs are done" in verus("sweep", "status", told).out
+    study_path = tmp_path / "study.toml"
+    study_path.write_text('trace = "rate:5"\nscheme = ["cubic", "mine.py:Mine"]\nduration_s = 1\n')
+    assert verus("sweep", study_path).code == 0
+    assert "2 of 2 runs are done" in verus("sweep", "status", study_path).out
 
 
 @pytest.mark.parametrize(
@@ -279,7 +281,7 @@ def test_workers_on_this_machine_load_nothing_of_the_working_folder(
 
 
 def answer(host: str, port: int, request: bytes, *, tls: bool) -> bytes:
-    """What whoever listens there says, without a certificate of ours, to this; nothing if it ends the connection."""
+    """The answer of a listening process to a request without our certificate; empty if it closes the connection."""
     with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1) as plain:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -295,10 +297,10 @@ def test_no_other_user_reaches_workers_on_this_machine() -> None:
     run = make_run(trace="rate:5", queue="infinite", contestant=Contestant.from_scheme("cubic"), duration_s=1.0)
     working = cluster.as_ended([run.without_series()] * 4, address="local:1")
     next(working)
-    here = psutil.Process()
+    this_process = psutil.Process()
     listening = [
         (process.pid, *opened.laddr)
-        for process in (here, *here.children(recursive=True))
+        for process in (this_process, *this_process.children(recursive=True))
         for opened in process.net_connections("tcp")
         if opened.status == psutil.CONN_LISTEN
     ]
@@ -314,15 +316,15 @@ def test_no_other_user_reaches_workers_on_this_machine() -> None:
             "sysmon",
             "api/v1/get_workers",
         ):
-            told = answer(host, port, f"GET /{page} HTTP/1.0\r\n\r\n".encode(), tls=False)
-            assert told == b"" or told.startswith(b"HTTP/1.1 404 "), f"{port} serves {page}: {told!r}"
+            reply = answer(host, port, f"GET /{page} HTTP/1.0\r\n\r\n".encode(), tls=False)
+            assert reply == b"" or reply.startswith(b"HTTP/1.1 404 "), f"{port} serves {page}: {reply!r}"
     assert len([*working]) == 3
 
 
 def most_memory(code: str, *arguments: object) -> tuple[str, int]:
-    """What a Python of its own says, and the most memory that it took, in MB."""
-    told = "next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))"
-    words = [sys.executable, "-c", f"{code}\nprint({told}.split()[1])", *map(str, arguments)]
+    """The output of code in a separate Python, and its peak memory, in MB."""
+    expression = "next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))"
+    words = [sys.executable, "-c", f"{code}\nprint({expression}.split()[1])", *map(str, arguments)]
     ran = subprocess.run(words, capture_output=True, text=True, check=True)
     *said, peak = ran.stdout.splitlines()
     return "\n".join(said), int(peak) // 1024
@@ -427,7 +429,7 @@ def put(what: str, path: Path) -> None:
 
 
 def run_alone(*words: object, cwd: Path, most_gib: float = 6) -> subprocess.CompletedProcess[str]:
-    """A command of its own, which must end soon, within so much address space."""
+    """A command in a separate process, which must end soon, within `most_gib` of address space."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (int(most_gib * (1 << 30)),) * 2)
@@ -464,8 +466,14 @@ def test_what_is_no_file_of_a_study_counts_as_missing(name: str, what: str, stud
 def test_looking_at_a_study_waits_for_nothing_and_reads_no_more_than_a_file(
     name: str, what: str, tmp_path: Path
 ) -> None:
-    told = 'trace="t.down"\nscheme=["./c.py:C"]\ndelay_series="delays"\nduration_s=1\n'
-    contents = {"study.toml": told, "t.down": "1\n2\n", "delays": "20\n", "c.py": "import helper\n", "helper.py": ""}
+    study_text = 'trace="t.down"\nscheme=["./c.py:C"]\ndelay_series="delays"\nduration_s=1\n'
+    contents = {
+        "study.toml": study_text,
+        "t.down": "1\n2\n",
+        "delays": "20\n",
+        "c.py": "import helper\n",
+        "helper.py": "",
+    }
     for each, text in contents.items():
         (tmp_path / each).write_text(text)
     put(what, tmp_path / name)

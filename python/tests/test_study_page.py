@@ -1,4 +1,4 @@
-"""The page of a study: what it draws, what it says of runs that are missing, and that a large one stays small."""
+"""The page of a study: its figures, its note on missing runs, and its size for a large study."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_study_has_a_figure_for_each_numeric_axis_and_a_row_for_each_cell(veru
 
 
 def test_lines_are_apart_and_marks_whole(verus: Command, study: Path) -> None:
-    """Senders that fill a link are told apart; an axis of three values has these, and none is cut at its end."""
+    """Lines of senders that fill a link do not overlap; an axis of three values shows each of them whole."""
     assert verus("sweep", "mine.toml", "--out", "study", "--quiet").code == 0
     folder = Folder(study)
     plan = Plan.read(folder.plan_path)
@@ -87,8 +87,8 @@ def test_lines_are_the_means_of_the_dataset_with_their_intervals(verus: Command,
     assert verus("sweep", "mine.toml", "--out", "study", "--quiet").code == 0
     folder = Folder(study)
     plan = Plan.read(folder.plan_path)
-    found = list(cells(folder.so_far(plan)))
-    page = study_page(plan, found, 66, 66)
+    study_cells = list(cells(folder.so_far(plan)))
+    page = study_page(plan, study_cells, 66, 66)
     figure = next(each for each in page.figures() if each.name == "delay-by-flows-others")
     assert len(figure.spec["concat"]) == 2 * 2
     drawn = {
@@ -99,7 +99,7 @@ def test_lines_are_the_means_of_the_dataset_with_their_intervals(verus: Command,
     assert len(drawn) == 2 * 2 * 2 * 2
     (cell,) = [
         one
-        for one in found
+        for one in study_cells
         if (one["scheme"], one["trace"], one["queue"], one["flows"]) == ("cubic", "rate:10", "infinite", 2)
     ]
     mean, half = cell["qdelay_mean_ms"]["mean"], cell["qdelay_mean_ms"]["half_width_95"]
@@ -128,8 +128,8 @@ def test_a_study_of_thousands_of_runs_stays_small(verus: Command, study: Path) -
     assert verus("sweep", "mine.toml", "--out", "study", "--quiet").code == 0
     folder = Folder(study)
     plan = Plan.read(folder.plan_path)
-    found = list(cells(folder.so_far(plan)))
-    many = [{**cell, "delay_ms": float(delay)} for delay in range(100) for cell in found]
+    study_cells = list(cells(folder.so_far(plan)))
+    many = [{**cell, "delay_ms": float(delay)} for delay in range(100) for cell in study_cells]
     page = study_page(replace(plan, name="many"), many, 6600, 6600)
     text = to_html(page)
     assert len(text) < 3_000_000

@@ -1,4 +1,4 @@
-"""Looks of contestants: twelve are told apart by colour on light and dark pages, more by dashes."""
+"""Looks of contestants: twelve differ in colour on light and dark pages, more also in dashes."""
 
 from __future__ import annotations
 

@@ -73,24 +73,24 @@ def test_every_value_meets_every_other_and_is_a_row(verus: Command, tmp_path: Pa
     assert ran.code == 0, ran.err
     table = pq.read_table(tmp_path / "verus-results" / "mine" / "results.parquet")
     assert table.num_rows == COUNT
-    found = table.to_pylist()
-    assert [row["run"] for row in found] == list(range(COUNT))
+    dataset_rows = table.to_pylist()
+    assert [row["run"] for row in dataset_rows] == list(range(COUNT))
     # A column of a comparison's rows has what a comparison gives for the same run.
     (row,) = [json.loads(line) for line in verus(*COMPARED, "--json").out.splitlines()]
     (own,) = [
         one
-        for one in found
+        for one in dataset_rows
         if (one["trace"], one["scheme"], one["params.epoch_ms"], one["seed"]) == ("rate:5", "verus", 20.0, 3)
     ]
     assert json.loads(own.pop("params")) == row.pop("params") == {"ratio": 2, "epoch_ms": 20}
     assert {name: own[name] for name in row} == row
-    assert {(row["part"], row["params.epoch_ms"], row["loss"]) for row in found} == {
+    assert {(row["part"], row["params.epoch_ms"], row["loss"]) for row in dataset_rows} == {
         ("epoch", 5.0, None),
         ("epoch", 20.0, None),
         ("others", None, 0.0),
         ("others", None, 0.02),
     }
-    others = {(r["trace"], r["scheme"], r["queue"], r["flows"], r["loss"], r["seed"]) for r in found[12:]}
+    others = {(r["trace"], r["scheme"], r["queue"], r["flows"], r["loss"], r["seed"]) for r in dataset_rows[12:]}
     assert others == set(
         itertools.product(
             ("rate:5", "city-driving-3g-up"), ("cubic", "vegas"), ("codel", "infinite"), (1, 2), (0, 0.02), (1, 2, 3)
@@ -114,14 +114,14 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_bytes(
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    there = kept(place)
-    assert 10 <= there < COUNT
+    stored = kept(place)
+    assert 10 <= stored < COUNT
     assert not (place / "results.parquet").exists()
-    told = json.loads(verus("sweep", "status", "mine.toml", "--json").out)
-    assert (told["runs"], told["there"], told["finished"]) == (COUNT, there, False)
+    status = json.loads(verus("sweep", "status", "mine.toml", "--json").out)
+    assert (status["runs"], status["there"], status["finished"]) == (COUNT, stored, False)
     simulated.clear()
     assert verus("sweep", "mine.toml", "--jobs", "3").code == 0
-    assert len(simulated) == COUNT - there
+    assert len(simulated) == COUNT - stored
     assert digest(place) == digest(undisturbed)
     simulated.clear()
     assert verus("sweep", "mine.toml").code == 0
@@ -138,10 +138,10 @@ def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:
         time.sleep(0.002)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
-    there = kept(tmp_path / "verus-results" / "mine")
+    stored = kept(tmp_path / "verus-results" / "mine")
     assert process.returncode == 130
-    told = f"{there} of {COUNT} runs are kept in `verus-results/mine/runs`; the same command goes on from there"
-    assert err.decode().splitlines() == [f"verus: interrupted; {told}"]
+    progress = f"{stored} of {COUNT} runs are kept in `verus-results/mine/runs`; the same command goes on from there"
+    assert err.decode().splitlines() == [f"verus: interrupted; {progress}"]
 
 
 @pytest.mark.usefixtures("written")
@@ -207,9 +207,12 @@ def test_whatever_plan_is_written_can_be_read(
 
 def test_the_largest_study_has_a_plan_that_can_be_read(written: Path) -> None:
     plan = Plan.of(study.read(written), "one")
-    told = json.loads(gzip.decompress(plan.pack()))
+    packed = json.loads(gzip.decompress(plan.pack()))
     varied = [
-        one["at"] for part in (told["run"], told["scenario"], told["swept"]) for one in part.values() if "at" in one
+        one["at"]
+        for part in (packed["run"], packed["scenario"], packed["swept"])
+        for one in part.values()
+        if "at" in one
     ]
     # Each run takes its key, and a number with its comma and space for each setting that varies.
     digits = len(str(study.MOST_RUNS)) + 2
@@ -221,8 +224,8 @@ def test_the_largest_study_has_a_plan_that_can_be_read(written: Path) -> None:
 def test_the_keys_of_a_plan_are_digests(key: str, verus: Command, written: Path, tmp_path: Path) -> None:
     assert verus("sweep", "mine.toml", "--out", "one", "--shard", "1/50").code == 0
     path = tmp_path / "one" / "plan.json.gz"
-    told = json.loads(gzip.decompress(path.read_bytes()))
-    path.write_bytes(gzip.compress(json.dumps({**told, "keys": key + told["keys"][64:]}).encode()))
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    path.write_bytes(gzip.compress(json.dumps({**content, "keys": key + content["keys"][64:]}).encode()))
     ran = verus("sweep", "merge", "one", "--out", "both")
     assert ran.code == 2
     assert "a key is no digest" in ran.err
@@ -244,8 +247,8 @@ def test_merge_refuses_runs_of_another_engine(
 def test_a_study_that_grows_runs_only_what_is_new(verus: Command, written: Path, simulated: list[str]) -> None:
     assert verus("sweep", "mine.toml").code == 0
     written.write_text(STUDY.replace("to = 3", "to = 4"))
-    told = json.loads(verus("sweep", "status", "mine.toml", "--json").out)
-    assert (told["there"], told["finished"]) == (COUNT, False)
+    status = json.loads(verus("sweep", "status", "mine.toml", "--json").out)
+    assert (status["there"], status["finished"]) == (COUNT, False)
     assert "is of an earlier study" in verus("sweep", "status", "mine.toml").out
     simulated.clear()
     assert verus("sweep", "mine.toml").code == 0
@@ -277,11 +280,11 @@ def test_means_of_cells_have_intervals(verus: Command, tmp_path: Path) -> None:
         assert cell["seeds"] == [1, 2, 3]
         assert cell["throughput_mbps"]["mean"] == pytest.approx(statistics.mean(values))
         # Student's t of 2 degrees of freedom, as tables state it.
-        half = 4.3027 * statistics.stdev(values) / 3**0.5
+        half_width = 4.3027 * statistics.stdev(values) / 3**0.5
         if rows[0] == rows[1] == rows[2]:
             assert cell["throughput_mbps"]["half_width_95"] is None
             continue
-        assert cell["throughput_mbps"]["half_width_95"] == pytest.approx(half, rel=1e-4, abs=1e-9)
+        assert cell["throughput_mbps"]["half_width_95"] == pytest.approx(half_width, rel=1e-4, abs=1e-9)
     shown = verus("sweep", "mine.toml").out
     assert "±" in shown
     assert "Student's t" in shown
@@ -397,16 +400,16 @@ def test_a_file_that_is_not_there_is_named(verus: Command) -> None:
 
 
 def test_a_study_may_vary_every_setting_of_a_simulation() -> None:
-    own = {entry.name for entry in dataclasses.fields(Settings)}
+    settings = {entry.name for entry in dataclasses.fields(Settings)}
     elsewhere = {"emulate", "transports", "records", "bin_ms", "repeat", "stretches", "changes", "changes_repeat_s"}
     keys = {study._LISTS.get(key, key) for key in study.KEYS}
-    assert keys == own - elsewhere
+    assert keys == settings - elsewhere
     assert set(study.EXTRA) == set(study.KEYS) - set(ROW_FIELDS) - {"mix"}
     kinds = {str: "string", int: "integer", float: "number", bool: "boolean"}
     for key, kind in study.KEYS.items():
         if key in SCHEMA["properties"] and key != "flows":
-            told = SCHEMA["properties"][key]["type"]
-            assert kinds[kind] in (told if isinstance(told, list) else [told]), key
+            schema_type = SCHEMA["properties"][key]["type"]
+            assert kinds[kind] in (schema_type if isinstance(schema_type, list) else [schema_type]), key
 
 
 def test_ranges_have_their_ends_and_no_rounding(tmp_path: Path) -> None:
@@ -415,19 +418,19 @@ def test_ranges_have_their_ends_and_no_rounding(tmp_path: Path) -> None:
         'trace = "rate:5"\nscheme = "verus"\nloss = { from = 0.1, to = 0.3, step = 0.1 }\n'
         "params.epoch_ms = { from = 2, to = 11, step = 4 }\n"
     )
-    found = study.read(path)
-    assert [one.swept["loss"] for one in found.runs] == [0.1] * 3 + [0.2] * 3 + [0.3] * 3
-    assert [one.run.contestant.text for one in found.runs[:3]] == [f"verus:epoch_ms={ms}" for ms in (2, 6, 10)]
+    parsed = study.read(path)
+    assert [one.swept["loss"] for one in parsed.runs] == [0.1] * 3 + [0.2] * 3 + [0.3] * 3
+    assert [one.run.contestant.text for one in parsed.runs[:3]] == [f"verus:epoch_ms={ms}" for ms in (2, 6, 10)]
 
 
 def test_the_study_of_the_paper_is_what_it_says() -> None:
     path = Path(__file__).parents[2] / "examples" / "sensitivity.toml"
-    found = study.read(path)
-    parts = {one.run.part for one in found.runs}
+    parsed = study.read(path)
+    parts = {one.run.part for one in parsed.runs}
     assert parts == {"epoch", "update interval", "decrement", "increment"}
-    assert len(found.runs) == 4 * 5 * 7 * 5
-    assert set(found.columns) == {f"params.{key}" for key in KEYS}
-    assert {one.run.scenario["duration_s"] for one in found.runs} == {120.0}
+    assert len(parsed.runs) == 4 * 5 * 7 * 5
+    assert set(parsed.columns) == {f"params.{key}" for key in KEYS}
+    assert {one.run.scenario["duration_s"] for one in parsed.runs} == {120.0}
 
 
 KEYS = ("epoch_ms", "update_interval_ms", "decrement_ms", "increment_ms")
@@ -446,9 +449,9 @@ def test_whatever_is_damaged_is_made_again(verus: Command, tmp_path: Path) -> No
             for _ in range(flips % 3 + 1):
                 damaged[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
             path.write_bytes(damaged)
-        told = json.loads(verus("sweep", "status", "s.toml", "--json").out)
+        status = json.loads(verus("sweep", "status", "s.toml", "--json").out)
         # A bit that flips twice is whole again.
-        assert told["there"] == sum(path.suffix == ".run" and path.read_bytes() == whole[path] for path in whole)
+        assert status["there"] == sum(path.suffix == ".run" and path.read_bytes() == whole[path] for path in whole)
         with contextlib.suppress(ValueError):
             Plan.read(folder / "plan.json.gz")
         ran = verus("sweep", "s.toml")
@@ -542,9 +545,9 @@ def test_where_several_flows_share_a_link_the_least_and_the_most_of_one_are_show
         assert ("most" in ran.out) == is_shown
         assert ("least flow<br>Mbit/s" in (tmp_path / f"of-{flows}" / "report.html").read_text()) == is_shown
     for row in pq.read_table(tmp_path / "of-3" / "results.parquet").to_pylist():
-        own = [flow["throughput_mbps"] for flow in row["per_flow"]]
-        assert (row["flow_min_mbps"], row["flow_max_mbps"]) == (min(own), max(own))
-        assert f"{min(own):.2f}" in ran.out
+        rates = [flow["throughput_mbps"] for flow in row["per_flow"]]
+        assert (row["flow_min_mbps"], row["flow_max_mbps"]) == (min(rates), max(rates))
+        assert f"{min(rates):.2f}" in ran.out
 
 
 #: A study whose rows differ in a key of the sender, in the queue and in the direction; their names begin and end alike.
@@ -581,8 +584,8 @@ def test_a_terminal_of_any_width_shows_no_two_rows_alike(
     (tmp_path / "alike.toml").write_text(ALIKE + "seed = [1, 2]\n")
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", str(width))
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", verus("sweep", "alike.toml").out)
-    lines = [text.rstrip() for text in plain.splitlines()]
+    output = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", verus("sweep", "alike.toml").out)
+    lines = [text.rstrip() for text in output.splitlines()]
     rows = [text for text in lines if text.startswith(" Verus")]
     assert len(rows) == 8
     assert len({re.split(r"  +\d", row)[0] for row in rows}) == 8, rows

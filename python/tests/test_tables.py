@@ -35,8 +35,8 @@ def test_a_mix_of_one_scheme_is_counted_once(verus: Command) -> None:
 
 
 def test_below_a_mix_stands_what_each_scheme_got(verus: Command) -> None:
-    told = verus(*MIX, "--format", "csv").out
-    whole, ours, theirs = csv.DictReader(io.StringIO(told))
+    output = verus(*MIX, "--format", "csv").out
+    whole, ours, theirs = csv.DictReader(io.StringIO(output))
     assert [row["scheme"] for row in (whole, ours, theirs)] == [
         "2 Verus R=2 + Cubic",
         "2 Verus R=2 + Cubic: verus:ratio=2",
@@ -54,13 +54,13 @@ def test_several_flows_show_the_least_and_the_most_of_each_group(verus: Command)
     words = ("compare", "--trace", "rate:8", "--duration", "8", "--force", "--out", "here")
     mix = (*words, "--mix", "forward*2+constant:rate_mbps=1+newreno*2")
     (row,) = [json.loads(line) for line in verus(*mix, "--json").out.splitlines()]
-    own = [flow["throughput_mbps"] for flow in row["per_flow"]]
-    assert (row["flow_min_mbps"], row["flow_max_mbps"]) == (min(own), max(own))
+    rates = [flow["throughput_mbps"] for flow in row["per_flow"]]
+    assert (row["flow_min_mbps"], row["flow_max_mbps"]) == (min(rates), max(rates))
 
-    groups = (own, own[:2], own[2:3], own[3:])
-    told = list(csv.DictReader(io.StringIO(verus(*mix, "--format", "csv").out)))
-    found = [(float(row["flow_min_mbps"]), float(row["flow_max_mbps"])) for row in told]
-    assert found == [(pytest.approx(min(group)), pytest.approx(max(group))) for group in groups]
+    groups = (rates, rates[:2], rates[2:3], rates[3:])
+    csv_rows = list(csv.DictReader(io.StringIO(verus(*mix, "--format", "csv").out)))
+    ranges = [(float(row["flow_min_mbps"]), float(row["flow_max_mbps"])) for row in csv_rows]
+    assert ranges == [(pytest.approx(min(group)), pytest.approx(max(group))) for group in groups]
 
     spans = [table.span(min(group), max(group)) for group in groups]
     assert len(set(spans)) == len(spans)
@@ -75,7 +75,7 @@ def test_several_flows_show_the_least_and_the_most_of_each_group(verus: Command)
     for group in groups:
         assert f"<td>{min(group):.2f}</td><td>{max(group):.2f}</td>" in page
     (mean,) = json.loads(Path("here", "run.json").read_text())["means"]
-    assert mean["flow_min_mbps"]["mean"] == pytest.approx(min(own))
+    assert mean["flow_min_mbps"]["mean"] == pytest.approx(min(rates))
 
     alone = verus(*words, "--scheme", "cubic", "--flows", "2")
     assert "each flow" in alone.out
@@ -83,7 +83,7 @@ def test_several_flows_show_the_least_and_the_most_of_each_group(verus: Command)
 
 
 def test_a_starving_twin_shows_in_the_mean_over_seeds() -> None:
-    """Whichever of the two starves in a run: means of single flows would hide it."""
+    """A different flow starves in each run, so means of single flows would hide it."""
     shares = [(0.2, 3.8), (3.8, 0.2)]
     rows = [
         {
@@ -182,7 +182,7 @@ def test_no_table_is_cut_where_it_is_read_by_a_program(verus: Command) -> None:
         made = tables.narrow_table("name", "number", whole=2)
         made.add_row(label, scheme)
         console.print(made)
-    found = captured.get()
-    assert label in found
-    assert scheme in found
-    assert "…" not in found
+    printed = captured.get()
+    assert label in printed
+    assert scheme in printed
+    assert "…" not in printed

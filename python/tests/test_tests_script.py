@@ -67,9 +67,9 @@ def ran(folder: Path, targets: dict[str, tuple[str, int]], *idle: str) -> subpro
 
 def test_it_goes_on_and_lists_what_failed_with_the_command_that_runs_it_alone(tmp_path: Path) -> None:
     lines = "\n".join(f"line {number}" for number in range(1000))
-    found = ran(tmp_path, {"rust": (RUST.format(lines=lines), 1), "python": (PYTHON.format(lines=lines), 1)})
-    assert found.returncode == 1
-    end = found.stdout.partition("\nmake-rust: ")[2]
+    result = ran(tmp_path, {"rust": (RUST.format(lines=lines), 1), "python": (PYTHON.format(lines=lines), 1)})
+    assert result.returncode == 1
+    end = result.stdout.partition("\nmake-rust: ")[2]
     counts, _, failed = end.partition("\n\nFailed")
     assert "1 passed, 2 failed, 3 ignored" in counts
     assert "1 failed, 2 passed, 1 skipped" in counts
@@ -80,34 +80,36 @@ def test_it_goes_on_and_lists_what_failed_with_the_command_that_runs_it_alone(tm
     assert ".venv/bin/python -m pytest 'python/tests/test_b.py::test_b[x y]'\n      E   assert 1 == 2\n" in failed
     assert "a::late" not in failed
     assert "--exact a::late" in busy
-    assert found.stdout.count("again, alone: a::late") == 3
+    assert result.stdout.count("again, alone: a::late") == 3
 
     # A page of each failure; all of it in the log.
-    assert len(found.stdout.splitlines()) < 200
-    assert "line 0\n" in found.stdout
-    assert "line 999\n" in found.stdout
+    assert len(result.stdout.splitlines()) < 200
+    assert "line 0\n" in result.stdout
+    assert "line 999\n" in result.stdout
     assert (tmp_path / "target" / "tests" / "make-rust.log").read_text().count("line ") >= 1000
 
 
 @pytest.mark.parametrize(("text", "code"), [("fine\n", 0), ("error: could not compile `verus-core`\n", 2), ("", 2)])
 def test_what_fails_without_a_test_fails_as_a_whole(tmp_path: Path, text: str, code: int) -> None:
-    found = ran(tmp_path, {"rust": (text, code)})
-    assert found.returncode == (code != 0)
-    assert ("    make make-rust\n" in found.stdout) == (code != 0)
+    result = ran(tmp_path, {"rust": (text, code)})
+    assert result.returncode == (code != 0)
+    assert ("    make make-rust\n" in result.stdout) == (code != 0)
 
 
 def test_what_was_drawn_stands_before_the_command(tmp_path: Path) -> None:
     drawn = "Drawn with PROPTEST_RNG_SEED=7 PROPTEST_CASES=9 (make test-seeds SEED=7)"
     text = f"{drawn}\ntest a ... FAILED\nerror: test failed, to rerun pass `-p x --lib`\n"
-    found = ran(tmp_path, {"rust": (text, 1)})
-    assert "    PROPTEST_RNG_SEED=7 PROPTEST_CASES=9 cargo test --locked -p x --lib -- --exact a " in found.stdout
+    result = ran(tmp_path, {"rust": (text, 1)})
+    assert "    PROPTEST_RNG_SEED=7 PROPTEST_CASES=9 cargo test --locked -p x --lib -- --exact a " in result.stdout
 
 
 def test_what_is_idle_runs_beside_the_others_and_is_told_after_them(tmp_path: Path) -> None:
-    found = ran(tmp_path, {"waits": ("", 0), "computes": (PYTHON.format(lines="line"), 1)}, "computes")
-    assert found.returncode == 1
+    result = ran(tmp_path, {"waits": ("", 0), "computes": (PYTHON.format(lines="line"), 1)}, "computes")
+    assert result.returncode == 1
     assert (
-        found.stdout.index("line") < found.stdout.index("make-waits: ") < found.stdout.index("make-computes: 1 failed")
+        result.stdout.index("line")
+        < result.stdout.index("make-waits: ")
+        < result.stdout.index("make-computes: 1 failed")
     )
     assert "FAILED python/tests/test_b.py" in (tmp_path / "target" / "tests" / "make-computes.log").read_text()
-    assert ".venv/bin/python -m pytest 'python/tests/test_b.py::test_b[x y]'\n" in found.stdout
+    assert ".venv/bin/python -m pytest 'python/tests/test_b.py::test_b[x y]'\n" in result.stdout

@@ -1,6 +1,8 @@
-//! `complete`: how a command line may go on, for the shells (`verus completion bash`); and `man`, the pages.
+//! `complete`: completions of a command line, for the shells (`verus completion bash`); and `man`,
+//! the manual pages.
 //!
-//! Options and verbs are clap's; of schemes, queues and channels the names and keys are those that are parsed.
+//! Options and verbs come from clap. Names and keys of schemes, queues and channels come from their
+//! parsers.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -15,14 +17,17 @@ use crate::failure::Failure;
 use crate::help;
 use crate::ui::Ui;
 
-/// Tells how the last of `words`, which may be empty, may go on: a candidate a line.
+/// Prints the possible completions of the last of `words`, which may be empty: a candidate a line.
 pub fn run(words: &[OsString], ui: &Ui) -> Result<(), Failure> {
     let mut typed = vec![OsString::from("verus")];
     typed.extend(words.iter().cloned());
     let last = typed.len() - 1;
     let mut command = with_values(help::dressed(crate::Cli::command()));
-    let found = complete(&mut command, typed, last, None).map_err(Failure::run)?;
-    for candidate in found.iter().filter(|candidate| !candidate.is_hide_set()) {
+    let completions = complete(&mut command, typed, last, None).map_err(Failure::run)?;
+    for candidate in completions
+        .iter()
+        .filter(|candidate| !candidate.is_hide_set())
+    {
         ui.line(candidate.get_value().to_string_lossy())?;
     }
     Ok(())
@@ -31,7 +36,7 @@ pub fn run(words: &[OsString], ui: &Ui) -> Result<(), Failure> {
 /// Writes a page for each verb into `folder`.
 pub fn man(folder: &Path) -> Result<(), Failure> {
     let command = help::dressed(crate::Cli::command());
-    // The first page is the lab's, which knows all verbs.
+    // The lab writes the first page, since it knows all verbs.
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         let named = verb.clone().version(env!("CARGO_PKG_VERSION"));
         let named = named.bin_name(format!("verus {}", verb.get_name()));
@@ -42,7 +47,7 @@ pub fn man(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The command whose options know what they take.
+/// The command whose options carry their possible values.
 fn with_values(mut command: Command) -> Command {
     let verbs: Vec<String> = command
         .get_subcommands()
@@ -63,26 +68,26 @@ fn with_values(mut command: Command) -> Command {
     })
 }
 
-fn candidates(found: Vec<String>) -> Vec<CompletionCandidate> {
-    found.into_iter().map(CompletionCandidate::new).collect()
+fn candidates(texts: Vec<String>) -> Vec<CompletionCandidate> {
+    texts.into_iter().map(CompletionCandidate::new).collect()
 }
 
 fn schemes(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let known = algorithm::catalogue();
-    let known: Vec<_> = known
+    let catalogue = algorithm::catalogue();
+    let names: Vec<_> = catalogue
         .iter()
         .map(|entry| (entry.name, &entry.keys[..]))
         .collect();
-    candidates(spec::complete(&typed.to_string_lossy(), &known))
+    candidates(spec::complete(&typed.to_string_lossy(), &names))
 }
 
 fn queues(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let known = queue::catalogue();
-    let known: Vec<_> = known
+    let catalogue = queue::catalogue();
+    let names: Vec<_> = catalogue
         .iter()
         .map(|kind| (kind.name, &kind.keys[..]))
         .collect();
-    candidates(spec::complete(&typed.to_string_lossy(), &known))
+    candidates(spec::complete(&typed.to_string_lossy(), &names))
 }
 
 fn channels(typed: &OsStr) -> Vec<CompletionCandidate> {
@@ -93,13 +98,13 @@ fn channels(typed: &OsStr) -> Vec<CompletionCandidate> {
 mod tests {
     use super::*;
 
-    fn found(words: &[&str]) -> Vec<String> {
+    fn completions_of(words: &[&str]) -> Vec<String> {
         let mut typed = vec![OsString::from("verus")];
         typed.extend(words.iter().map(OsString::from));
         let last = typed.len() - 1;
         let mut command = with_values(help::dressed(crate::Cli::command()));
-        let found = complete(&mut command, typed, last, None).expect("candidates");
-        found
+        let completions = complete(&mut command, typed, last, None).expect("candidates");
+        completions
             .iter()
             .filter(|candidate| !candidate.is_hide_set())
             .map(|candidate| candidate.get_value().to_string_lossy().into_owned())
@@ -128,10 +133,10 @@ mod tests {
             ),
             (&["shell", "--queue", "cod"], "codel"),
         ] {
-            let found = found(words);
+            let completions = completions_of(words);
             assert!(
-                found.iter().any(|one| one == expected),
-                "{words:?}: {found:?}"
+                completions.iter().any(|one| one == expected),
+                "{words:?}: {completions:?}"
             );
         }
     }

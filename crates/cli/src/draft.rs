@@ -1,5 +1,6 @@
-//! What is written beside its place before it takes it: a file or a folder that no other user could have made, and
-//! whose folder is held open, so that links planted meanwhile lead nowhere.
+//! Drafts: a file or folder is written beside its final place, and renamed once it is complete. No
+//! other user could have made it. Its folder is held open, so that links planted meanwhile have no
+//! effect.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,13 +13,13 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, renameat, unlinkat
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
-/// Made by this call, or not at all: what is there already is not ours, links among it.
+/// Creates the file or fails: an existing file or link is not ours.
 const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// What a umask leaves of it.
+/// The permissions before the umask.
 const ORDINARY: Mode = Mode::from_raw_mode(0o666);
 
 /// A name for the draft of `path`, in the same folder, which cannot be guessed.
@@ -31,7 +32,7 @@ pub fn name(path: &Path) -> io::Result<OsString> {
     Ok(name)
 }
 
-/// The folder in which `path` lies.
+/// The folder of `path`.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -39,7 +40,7 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// A file that has a place, but not yet its name. It is gone when this is dropped.
+/// A file in its place, but without its final name. It is removed when this is dropped.
 #[derive(Debug)]
 pub struct DraftFile {
     folder: OwnedFd,
@@ -49,7 +50,7 @@ pub struct DraftFile {
 }
 
 impl DraftFile {
-    /// The empty file that is to become `path`, called `draft` in the same folder until then.
+    /// Creates the empty file that becomes `path`, named `draft` in the same folder until then.
     pub fn create(path: &Path, draft: OsString) -> io::Result<(Self, File)> {
         let none = || io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
         let name = path.file_name().ok_or_else(none)?.to_owned();
@@ -64,10 +65,10 @@ impl DraftFile {
         Ok((draft, file.into()))
     }
 
-    /// Gives it its name, and so replaces what had it.
+    /// Renames the draft to its final name, and so replaces any file there.
     ///
     /// # Errors
-    /// If that cannot be; the file is gone then.
+    /// If renaming fails; the file is then deleted.
     pub fn publish(mut self) -> io::Result<()> {
         renameat(&self.folder, &self.draft, &self.folder, &self.name)?;
         self.published = true;
@@ -83,7 +84,8 @@ impl Drop for DraftFile {
     }
 }
 
-/// A folder that has a place, but not yet its name. It is gone, with what was made in it, when this is dropped.
+/// A folder in its place, but without its final name. It is removed with its contents when this is
+/// dropped.
 #[derive(Debug)]
 pub struct DraftFolder {
     parent: OwnedFd,
@@ -95,7 +97,7 @@ pub struct DraftFolder {
 }
 
 impl DraftFolder {
-    /// An empty folder that is to become `path`; the folders above it are made if they are missing.
+    /// Creates an empty folder that becomes `path`, and missing folders above it.
     pub fn create(path: &Path) -> io::Result<Self> {
         let draft = name(path)?;
         std::fs::create_dir_all(parent(path))?;
@@ -119,8 +121,9 @@ impl DraftFolder {
         Ok(file.into())
     }
 
-    /// Gives it its name, where there is nothing or an empty folder; if that has contents already, its files go there
-    /// one by one, and `replaced` is asked first which others are to go.
+    /// Renames the draft to its final name, if that is free or an empty folder. If there is a
+    /// folder with contents, the draft's files are moved there one by one. Before, `replaced`
+    /// returns the names of files there to remove.
     pub fn publish(
         mut self,
         replaced: impl FnOnce(&OwnedFd) -> io::Result<Vec<String>>,
@@ -132,21 +135,22 @@ impl DraftFolder {
             self.published = true;
             return Ok(());
         }
-        // Without a name it is the folder above (`.`, `/`); otherwise whatever the user calls so, links too.
+        // Without a name the target is the folder above (`.`, `/`); otherwise whatever has the
+        // name, links included.
         let name = self.name.as_deref().unwrap_or(OsStr::new("."));
-        let there = openat(&self.parent, name, FOLDER, Mode::empty())?;
-        for name in replaced(&there)? {
+        let target = openat(&self.parent, name, FOLDER, Mode::empty())?;
+        for name in replaced(&target)? {
             if !self.files.contains(&name) {
-                let _ = unlinkat(&there, name, AtFlags::empty());
+                let _ = unlinkat(&target, name, AtFlags::empty());
             }
         }
         for name in &self.files {
-            renameat(&self.folder, name, &there, name)?;
+            renameat(&self.folder, name, &target, name)?;
         }
         Ok(())
     }
 
-    /// Who may read the files may look into the folder.
+    /// Lets everybody who may read the files open the folder.
     fn open_to_others(&self) -> io::Result<()> {
         if let Some(name) = self.files.first() {
             let file = rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -238,7 +242,7 @@ mod tests {
     fn a_folder_takes_its_place_or_goes_into_what_is_there() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("out");
-        for (there, left) in [
+        for (there, expected) in [
             (None, "a"),
             (Some("empty"), "a"),
             (Some("full"), "a b"),
@@ -268,8 +272,8 @@ mod tests {
             draft
                 .publish(|_| Ok(vec!["old".to_owned(), "a".to_owned()]))
                 .expect("published");
-            let left: Vec<&str> = left.split(' ').collect();
-            assert_eq!(names(&path), left, "{there:?}");
+            let expected: Vec<&str> = expected.split(' ').collect();
+            assert_eq!(names(&path), expected, "{there:?}");
             assert_eq!(fs::read(path.join("a")).expect("it"), b"new");
             let mode = fs::metadata(&path).expect("it").permissions().mode();
             assert_ne!(mode & 0o500, 0, "{mode:o}");

@@ -4,8 +4,8 @@
 //!  namespace of senders ── device ▶ emulated link ▶ device ── namespace of receivers
 //! ```
 //!
-//! The lab hands a scenario over as JSON and gets back what its simulator would have told. The flows are real: our
-//! controllers over UDP or QUIC, the kernel's TCP, or any program.
+//! The lab passes a scenario as JSON and gets the results in the form of its simulator. The flows
+//! are real: our controllers over UDP or QUIC, the kernel's TCP, or any program.
 
 mod flow;
 mod program;
@@ -38,7 +38,7 @@ use crate::failure::Failure;
 use crate::shell::privilege;
 use crate::ui::Ui;
 
-/// Who sends.
+/// The kind of a flow's sender.
 #[derive(Clone, Debug)]
 enum Kind {
     /// Our controller over UDP.
@@ -61,16 +61,16 @@ pub struct Args {
     check: bool,
 }
 
-/// Packets at least so large: a handshake's largest must be smaller than data, for the link to begin with
-/// data.
+/// Smallest packet of data. A handshake's largest packet must be smaller, so that the link begins
+/// with data.
 const LEAST_PACKET: u32 = 1280;
 const MOST_PACKET: u32 = 9000;
 const DEVICE: &str = "verus0";
 const SENDERS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 const RECEIVERS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
-/// What the kernel's senders are called.
+/// Prefix of schemes that the kernel brings.
 const KERNEL: &str = "linux:cc=";
-/// What ours in the kernel are called.
+/// Prefix of our schemes in the kernel.
 const OURS_IN_KERNEL: &str = "kernel:";
 
 #[derive(Debug, Deserialize)]
@@ -82,7 +82,7 @@ struct Job {
     qlog: Option<Logs>,
 }
 
-/// What carries our own controllers.
+/// The transport of our own controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Transport {
@@ -105,19 +105,19 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     }
     let job: Job = serde_json::from_str(&text).map_err(not_a_run)?;
     let (mut flows, paths) = job.parts()?;
-    // Before rights are given up. What is loaded goes with this process, however that ends.
-    let held = hold(&mut flows)?;
+    // Before rights are given up. Loaded programs are removed with this process, however it ends.
+    let loaded = hold(&mut flows)?;
     privilege::acquire(None)?;
     let outcome = emulate(&job.scenario, paths, &flows, job.qlog.as_ref())?;
-    drop(held);
+    drop(loaded);
     ui.json(&outcome)
 }
 
-/// Loads what flows want in the kernel, each setting once, under names that nobody else has: these take the place of those
-/// that the flows were given.
+/// Loads the congestion controls that flows need into the kernel, each setting once, under unique
+/// names. These replace the names in the flows.
 fn hold(flows: &mut [Kind]) -> Result<Vec<verus_kernel::Held>, Failure> {
     let mut named: Vec<(verus_kernel::Config, String)> = Vec::new();
-    let mut held = Vec::new();
+    let mut loaded = Vec::new();
     for kind in flows {
         let Kind::Loaded(config) = kind else {
             continue;
@@ -126,16 +126,16 @@ fn hold(flows: &mut [Kind]) -> Result<Vec<verus_kernel::Held>, Failure> {
             config.name.clone_from(name);
             continue;
         }
-        let asked = config.clone();
+        let requested = config.clone();
         config.name = format!("verus_{:x}_{}", std::process::id(), named.len());
-        held.push(verus_kernel::hold(config).map_err(|error| crate::kernel::told(&error))?);
-        named.push((asked, config.name.clone()));
+        loaded.push(verus_kernel::hold(config).map_err(|error| crate::kernel::failure_of(&error))?);
+        named.push((requested, config.name.clone()));
     }
-    Ok(held)
+    Ok(loaded)
 }
 
 impl Job {
-    /// The flows and the path, if they can be had in real time.
+    /// The flows and the path, or an error if they cannot run in real time.
     fn parts(&self) -> Result<(Vec<Kind>, Paths), Failure> {
         let flows = self.flows()?;
         let paths = self.scenario.paths();
@@ -145,7 +145,7 @@ impl Job {
         ))
     }
 
-    /// What each flow is, if all of them can be had in real time.
+    /// The kind of each flow, or an error if one of them cannot run in real time.
     fn flows(&self) -> Result<Vec<Kind>, Failure> {
         let scenario = &self.scenario;
         let refuse = |what: &str| Err(Failure::usage(format_args!("in real time, {what}")));
@@ -195,12 +195,12 @@ impl Job {
                 .map_err(|error| Failure::usage(format_args!("scheme `{text}`: {error}")));
         }
         if let Some(name) = text.strip_prefix(KERNEL) {
-            let known = Path::new("/proc/sys/net/ipv4/tcp_available_congestion_control");
-            let known = std::fs::read_to_string(known).unwrap_or_default();
-            if !known.split_whitespace().any(|known| known == name) {
+            let available = Path::new("/proc/sys/net/ipv4/tcp_available_congestion_control");
+            let available = std::fs::read_to_string(available).unwrap_or_default();
+            if !available.split_whitespace().any(|scheme| scheme == name) {
                 return Err(Failure::usage(format_args!(
                     "scheme `{text}`: this kernel has {}",
-                    known.trim().replace(' ', ", ")
+                    available.trim().replace(' ', ", ")
                 )));
             }
             return Ok(Kind::Tcp(name.to_owned()));
@@ -278,7 +278,7 @@ fn emulate(
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
             .collect();
-        // A flow that failed is the reason why the rest did.
+        // The flow that failed first is the reason why the others failed.
         let mut ended = Vec::new();
         for (outcome, flow) in outcomes.into_iter().zip(&scenario.flows) {
             ended.push(outcome.map_err(|error| {
@@ -298,13 +298,15 @@ fn emulate(
         })
         .sum::<io::Result<u64>>()
         .map_err(failed)?;
-    Ok(told(scenario, &paths, &emulator, watch, &outcomes, drops))
+    Ok(results(
+        scenario, &paths, &emulator, watch, &outcomes, drops,
+    ))
 }
 
 /// Runs both ends of a flow, a sender in one namespace and a receiver in the other, until the stage is over.
 ///
 /// # Errors
-/// Why either end failed; the stage is then over for all.
+/// If either end failed; the stage is then over for all.
 fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
     let outcome = thread::scope(|scope| {
         let receiver = scope.spawn(|| {
@@ -349,8 +351,8 @@ fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
     outcome
 }
 
-/// What came of it, in the words of the lab's simulator.
-fn told(
+/// The results, with the names of the lab's simulator.
+fn results(
     scenario: &Scenario,
     paths: &Paths,
     emulator: &Emulator,
@@ -364,15 +366,15 @@ fn told(
             .capacity(verus_emu::emulator::Way::Forth, from, to)
             .unwrap_or(Bytes::ZERO)
     };
-    let found = watch.meter.finish(end, capacity);
-    let mut metrics = serde_json::to_value(&found).expect("plain columns");
+    let measured = watch.meter.finish(end, capacity);
+    let mut metrics = serde_json::to_value(&measured).expect("plain columns");
     let ends: Vec<EndMetrics> = outcomes
         .iter()
         .map(|outcome| EndMetrics {
             rtt_mean_ms: outcome.rtt_mean_ms,
             rtt_p95_ms: outcome.rtt_p95_ms,
             retransmit_rate: outcome.retransmit_rate,
-            ..EndMetrics::of_goodput(outcome.delivered_bytes, found.interval_s)
+            ..EndMetrics::of_goodput(outcome.delivered_bytes, measured.interval_s)
         })
         .collect();
     let of = |ends: EndMetrics| serde_json::to_value(ends).expect("plain columns");
@@ -387,7 +389,7 @@ fn told(
     }
     let bin = Duration::from_millis_f64(scenario.bin_ms);
     let capacity_mbps = rate_series(end, bin, capacity);
-    let series: Vec<Value> = found
+    let series: Vec<Value> = measured
         .series
         .iter()
         .map(|flow| {

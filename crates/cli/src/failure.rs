@@ -1,5 +1,4 @@
-//! How a command ends when it does not end well: one message, and an exit code that says of what
-//! kind the trouble was.
+//! Failure of a command: one message, and an exit code that tells the kind of failure.
 
 use std::fmt::Display;
 use std::io;
@@ -9,7 +8,7 @@ use clap::error::ErrorKind;
 
 use crate::{help, plain};
 
-/// A command that failed. The message names what was attempted, and where.
+/// A command that failed. The message names the attempted operation, and where it failed.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
@@ -37,7 +36,7 @@ impl Failure {
         Failure::saying(2, message)
     }
 
-    /// It ran, but a bound of what counts as valid was missed: exit code 3.
+    /// It ran, but exceeded a bound for valid results: exit code 3.
     pub fn missed(message: impl Display) -> Self {
         Failure::saying(3, message)
     }
@@ -51,9 +50,9 @@ impl Failure {
         }
     }
 
-    /// What should have run another program failed itself: exit code 125, as `env` and `timeout`
-    /// have it. So with the next two.
-    pub fn own(message: impl Display) -> Self {
+    /// The launcher of another program failed itself: exit code 125, as from `env` and `timeout`.
+    /// Codes 126 and 127 follow the same convention.
+    pub fn launcher(message: impl Display) -> Self {
         Failure::saying(125, message)
     }
 
@@ -67,25 +66,25 @@ impl Failure {
         Failure::saying(127, message)
     }
 
-    /// Stopped by a signal: exit code 128 + its number, as shells have it (SIGINT 130, SIGTERM
-    /// 143). What there was to say has been said.
+    /// Stopped by a signal: exit code 128 + its number, as in shells (SIGINT 130, SIGTERM 143).
+    /// There is no message to print.
     pub fn signal(number: i32) -> Self {
         Failure::passed_on(u8::try_from(128 + number).unwrap_or(130))
     }
 
-    /// The reader of our output has closed it, and seen enough. Silence, and exit code 0, as
-    /// with the verbs of the lab.
+    /// The reader of our output has closed it. Silence, and exit code 0, as with the verbs of the
+    /// lab.
     pub fn closed_pipe() -> Self {
         Failure::passed_on(0)
     }
 
-    /// With these lines below the message: a message itself is one line.
+    /// Adds lines below the message, which itself is one line.
     pub fn listing(mut self, more: Vec<String>) -> Self {
         self.more = more;
         self
     }
 
-    /// Output could not be written: a closed pipe is silent, anything else is told.
+    /// Output could not be written: a closed pipe is silent, any other error is reported.
     pub fn output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Failure::closed_pipe()
@@ -106,15 +105,15 @@ impl Failure {
     }
 }
 
-/// What the argument parser has to say: help and version on standard output with success, a mistake
-/// on standard error with exit code 2.
+/// Reports the argument parser's result: help and version on standard output with success, a
+/// mistake on standard error with exit code 2.
 pub fn usage_error(error: &clap::Error) -> ExitCode {
-    let asked = [
+    let requested_output = [
         ErrorKind::DisplayHelp,
         ErrorKind::DisplayVersion,
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
     ];
-    if !asked.contains(&error.kind()) {
+    if !requested_output.contains(&error.kind()) {
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         return Failure::usage(help::mistake(error, words)).report();
     }

@@ -1,5 +1,5 @@
-//! What `serve`, `send` and `receive` share: where keys and known hosts are, whom to connect to, and
-//! how several files cross one connection.
+//! Parts shared by `serve`, `send` and `receive`: the folder of keys and known hosts, the
+//! connection to a server, and the transfer of several files over one connection.
 
 use std::collections::VecDeque;
 use std::env;
@@ -30,14 +30,14 @@ use crate::progress::Progress;
 use crate::qlog;
 use crate::ui::Ui;
 
-/// How many files cross at a time: small ones would otherwise wait a round trip each.
+/// Number of files transferred at a time: small ones would otherwise wait a round trip each.
 const AT_A_TIME: usize = 4;
 /// How long to wait for a server's first answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long to ask again where a server has no place.
+/// How long to ask again for a place at a full server.
 const QUEUEING: Duration = Duration::from_secs(60);
-/// How many failures are told one by one.
-const TOLD: usize = 10;
+/// Number of failures that are reported one by one.
+const MAX_REPORTED: usize = 10;
 
 /// Options of `send` and `receive`.
 #[derive(clap::Args)]
@@ -84,24 +84,24 @@ fn fingerprint(text: &str) -> Result<Fingerprint, String> {
 
 impl Common {
     /// The folder of keys and known hosts.
-    pub fn folder(&self, whose: Whose<'_>) -> Result<PathBuf, Failure> {
-        config_folder(self.config.as_deref(), whose)
+    pub fn folder(&self, owner: HomeOwner<'_>) -> Result<PathBuf, Failure> {
+        config_folder(self.config.as_deref(), owner)
     }
 }
 
-/// Whose home holds keys and tokens.
+/// The user whose home holds keys and tokens.
 #[derive(Clone, Copy, Debug)]
-pub enum Whose<'a> {
-    /// That of the process that started us.
+pub enum HomeOwner<'a> {
+    /// The user that runs this process.
     Ours,
-    /// This one.
+    /// The user with this home.
     Of(&'a Path),
-    /// There is none.
+    /// A user without a home.
     Nobodys,
 }
 
 /// The folder of keys, tokens and known hosts.
-pub fn config_folder(given: Option<&Path>, whose: Whose<'_>) -> Result<PathBuf, Failure> {
+pub fn config_folder(given: Option<&Path>, owner: HomeOwner<'_>) -> Result<PathBuf, Failure> {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     let ours = || {
         named("XDG_CONFIG_HOME")
@@ -111,20 +111,20 @@ pub fn config_folder(given: Option<&Path>, whose: Whose<'_>) -> Result<PathBuf, 
     given
         .map(Path::to_owned)
         .or_else(|| named("VERUS_CONFIG").map(PathBuf::from))
-        .or_else(|| match whose {
-            Whose::Ours => ours(),
-            Whose::Of(home) => Some(home.join(".config/verus")),
-            Whose::Nobodys => None,
+        .or_else(|| match owner {
+            HomeOwner::Ours => ours(),
+            HomeOwner::Of(home) => Some(home.join(".config/verus")),
+            HomeOwner::Nobodys => None,
         })
         .ok_or_else(|| {
             Failure::usage("no home to keep keys and tokens in; name a folder: --config")
         })
 }
 
-/// Threads that wait for the disk. More would not make it faster, and each keeps memory of its own.
+/// Threads that wait for the disk. More threads would not make it faster, and each needs memory.
 const DISK_THREADS: usize = 16;
-/// How long a thread is kept that has nothing to do. Those that wait are woken in turn, so that what is
-/// looked at twice a second would keep twenty from their usual end after 10 s.
+/// How long an idle thread is kept. Idle threads are woken in turn. With the usual 10 s, a check
+/// twice a second would keep twenty of them alive.
 const THREAD_KEPT: Duration = Duration::from_secs(1);
 
 /// A runtime for the network and the disk.
@@ -138,7 +138,7 @@ pub fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::run(format_args!("cannot start threads: {error}")))
 }
 
-/// Waits for SIGINT or SIGTERM; its number.
+/// Waits for SIGINT or SIGTERM; returns its number.
 pub fn stopped() -> Result<impl Future<Output = i32>, Failure> {
     let listen = |kind| {
         signal(kind).map_err(|error| Failure::run(format_args!("cannot wait for signals: {error}")))
@@ -153,7 +153,7 @@ pub fn stopped() -> Result<impl Future<Output = i32>, Failure> {
     })
 }
 
-/// Connects to `host`, lets `work` use the connection, and hangs up, whatever happens.
+/// Connects to `host`, lets `work` use the connection, and closes it in any case.
 pub fn session<F: Future<Output = Result<(), Failure>>>(
     host: &Host,
     args: &ClientArgs,
@@ -185,7 +185,7 @@ pub fn session<F: Future<Output = Result<(), Failure>>>(
     })
 }
 
-/// Begins the log of what is sent over this connection.
+/// Begins the log of data sent over this connection.
 fn log(
     mut logs: qlog::Logs,
     client: &Client,
@@ -205,9 +205,9 @@ fn log(
     Ok((logs, view))
 }
 
-/// Connects to `host`, and says so if it is met for the first time.
+/// Connects to `host`, and reports a connection for the first time.
 async fn connect(host: &Host, args: &ClientArgs, ui: &Ui) -> Result<Client, Failure> {
-    let home = args.common.folder(Whose::Ours)?;
+    let home = args.common.folder(HomeOwner::Ours)?;
     let token = token(args, &home)?;
     let trust = match args.fingerprint {
         Some(fingerprint) => Trust::Pinned(fingerprint),
@@ -234,7 +234,7 @@ async fn connect(host: &Host, args: &ClientArgs, ui: &Ui) -> Result<Client, Fail
             _ => Failure::run(message),
         }
     })?;
-    if let Some(fingerprint) = client.met() {
+    if let Some(fingerprint) = client.new_fingerprint() {
         ui.note(format_args!(
             "{host}: met for the first time; trusted from now on, with fingerprint {fingerprint}"
         ));
@@ -268,21 +268,21 @@ async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Failure> {
         .map_err(Failure::run)
 }
 
-/// A file that is to cross.
+/// A file to transfer.
 pub struct Job {
-    /// What it is called here and in messages.
+    /// Its name in the output and in messages.
     pub shown: String,
     /// Its size, in bytes.
     pub size: u64,
-    /// Brings it across.
+    /// Transfers it.
     pub work: Box<dyn FnOnce(Arc<Client>, Arc<Gauge>) -> Working + Send>,
 }
 
-/// A file that is crossing.
+/// A transfer under way.
 pub type Working = std::pin::Pin<Box<dyn Future<Output = Result<Delivered, Trouble>> + Send>>;
 
-/// Brings several files across, and tells of each. What of a folder is `unavailable` is told like what does not get across, and
-/// keeps nothing else from it.
+/// Transfers several files, and reports each. The entries of a folder in `unavailable` are reported
+/// like failed transfers, and do not prevent the others.
 pub async fn run(
     jobs: Vec<Job>,
     unavailable: Vec<String>,
@@ -299,7 +299,7 @@ pub async fn run(
     let mut waiting = VecDeque::from(jobs);
     let mut failed = unavailable.len();
     let mut failures = unavailable;
-    failures.truncate(TOLD);
+    failures.truncate(MAX_REPORTED);
     let mut lost = None;
     let mut running = JoinSet::new();
     let mut redraw = tokio::time::interval(Progress::INTERVAL);
@@ -322,21 +322,21 @@ pub async fn run(
                     return Err(Failure::run("a transfer was cut short"));
                 };
                 progress.end(id);
-                let told = Told { shown: &shown, size, took, direction, host, client };
+                let report = FileReport { shown: &shown, size, took, direction, host, client };
                 match result {
                     Ok(delivered) => {
                         moved += delivered.moved;
-                        progress.aside(|| told.success(&delivered, args, ui))?;
+                        progress.aside(|| report.success(&delivered, args, ui))?;
                     }
                     Err(trouble) => {
                         if args.json {
-                            progress.aside(|| ui.json(&told.json(None, Some(&trouble.to_string()), args)))?;
+                            progress.aside(|| ui.json(&report.json(None, Some(&trouble.to_string()), args)))?;
                         }
                         failed += 1;
                         if trouble.is_lost() {
                             lost.get_or_insert(trouble);
                             waiting.clear();
-                        } else if failures.len() < TOLD {
+                        } else if failures.len() < MAX_REPORTED {
                             failures.push(format!("{shown}: {trouble}"));
                         }
                     }
@@ -351,8 +351,8 @@ pub async fn run(
             "{host}: {trouble}; the same command again goes on where this one stopped"
         )));
     }
-    // Of a few, the lines above are as good as a total.
-    if count > TOLD && !args.json {
+    // After a few files, the lines above make a total superfluous.
+    if count > MAX_REPORTED && !args.json {
         ui.note(format_args!(
             "{} of {count} files are across, {} moved in {:.1} s",
             count - failed,
@@ -374,8 +374,8 @@ pub async fn run(
     }
 }
 
-/// What there is to tell of a file.
-struct Told<'a> {
+/// The report of one file's transfer.
+struct FileReport<'a> {
     shown: &'a str,
     size: u64,
     took: Duration,
@@ -384,7 +384,7 @@ struct Told<'a> {
     client: &'a Client,
 }
 
-impl Told<'_> {
+impl FileReport<'_> {
     fn success(&self, delivered: &Delivered, args: &ClientArgs, ui: &Ui) -> Result<(), Failure> {
         if args.json {
             return ui.json(&self.json(Some(delivered), None, args));

@@ -1,4 +1,4 @@
-//! The folder that a run leaves for `verus report`: the lab's formats, with JSON Lines for columns.
+//! The results folder of a run, for `verus report`: the lab's formats, with JSON Lines for columns.
 
 use std::fs;
 use std::io::{self, BufWriter, Read, Write};
@@ -14,25 +14,25 @@ use verus_probe::results::SCHEMA;
 use crate::draft::DraftFolder;
 use crate::failure::Failure;
 
-/// What is in it.
+/// The files in it.
 const FILES: [&str; 4] = ["profile.jsonl", "results.jsonl", "run.json", "series.jsonl"];
 
 /// Refuses a place that cannot be used, before any work is done.
 ///
 /// # Errors
-/// If it holds something and `force` is not set, or is no folder, or cannot be written. The message names the
-/// `option` that chose it.
+/// If it is not empty and `force` is not set, or it is no folder, or cannot be written. The message
+/// names the `option` that chose it.
 pub fn check(option: &str, target: &Path, force: bool) -> Result<(), Failure> {
     let occupied = (!force).then_some("is not empty; --force replaces the results in it");
     check_place(option, target, occupied)
 }
 
-/// The same where nothing is ever replaced.
+/// The same without a way to replace earlier results.
 pub fn check_empty(option: &str, target: &Path) -> Result<(), Failure> {
     check_place(option, target, Some("is not empty"))
 }
 
-/// `occupied` is what is wrong with a place that holds something, if anything is.
+/// Refuses an unusable place. `occupied` is the reason to refuse one that is not empty, if any.
 fn check_place(option: &str, target: &Path, occupied: Option<&str>) -> Result<(), Failure> {
     let refuse = |problem: &str| {
         Err(Failure::usage(format_args!(
@@ -58,7 +58,7 @@ fn check_place(option: &str, target: &Path, occupied: Option<&str>) -> Result<()
     }
 }
 
-/// What a run left, one object a line.
+/// The results of a run, one object a line.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Rows of results.
@@ -67,7 +67,7 @@ pub struct Contents {
     pub series: Vec<Value>,
     /// Delay profiles.
     pub profiles: Vec<Value>,
-    /// What `run.json` says but for what every run says alike.
+    /// The part of `run.json` that differs between kinds of runs.
     pub run: Value,
     /// More files, by name.
     pub more: Vec<(String, Vec<u8>)>,
@@ -81,7 +81,7 @@ impl Contents {
     }
 }
 
-/// Writes the folder that `option` chose: whole, or not at all.
+/// Writes the folder that `option` chose, whole or not at all.
 pub fn write(option: &str, target: &Path, contents: &Contents) -> Result<(), Failure> {
     fill(target, contents).map_err(|error| {
         Failure::run(format_args!(
@@ -114,9 +114,10 @@ fn fill(target: &Path, contents: &Contents) -> io::Result<()> {
     draft.publish(|there| Ok(earlier(there)))
 }
 
-/// What an earlier run wrote, and says that it did: it goes, and everything else stays.
+/// Names of an earlier run's files, if `run.json` shows that it made them. They may be removed; all
+/// other files stay.
 fn earlier(folder: &OwnedFd) -> Vec<String> {
-    /// A run tells of its settings and a line for each flow.
+    /// `run.json` holds the settings and a line for each flow.
     const MOST_BYTES: u64 = 1 << 24;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut bytes = Vec::new();
@@ -152,7 +153,7 @@ pub fn value(row: &impl Serialize) -> Value {
     serde_json::to_value(row).expect("plain columns")
 }
 
-/// One object with the fields of all; the first to name a field decides it.
+/// One object with the fields of all. If several have a field, the first counts.
 pub fn joined<const N: usize>(parts: [Value; N]) -> Value {
     let mut all = serde_json::Map::new();
     for part in parts {

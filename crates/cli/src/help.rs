@@ -1,14 +1,15 @@
-//! What a verb's help says beside its options: examples, and the page that says more; and a mistake in one line, with the
-//! nearest right word. The lab's half of `verus` has the same form (`python/verus/commands/verbs.py`, `mistakes.py`).
+//! Help of each verb: examples, and the page that explains more. Also reports a mistake in one
+//! line, with the nearest right word. The lab's half of `verus` has the same form
+//! (`python/verus/commands/verbs.py`, `mistakes.py`).
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
 
-/// Where the pages are.
+/// Address of the pages.
 const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
 
-/// Of each verb its page, and what one may type: a block each.
+/// A block for each verb: its page, and examples.
 const VERBS: &str = include_str!("verbs.txt");
 
 /// The verbs with their pages, and lines of examples.
@@ -20,9 +21,9 @@ fn verbs() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     })
 }
 
-/// The command with what its help says.
+/// The command with its complete help.
 pub fn dressed(command: Command) -> Command {
-    // The same short form for `-h` and `--help`, as the lab's verbs have it.
+    // The same short form for `-h` and `--help`, as in the lab's verbs.
     let help = Arg::new("help").short('h').long("help");
     let help = help
         .action(ArgAction::HelpShort)
@@ -30,19 +31,19 @@ pub fn dressed(command: Command) -> Command {
         .display_order(LAST + 2)
         .global(true);
     let name = command.get_name().to_owned();
-    // What every verb takes stands behind what is its own.
+    // The common options come after the verb's.
     let command = command
         .mut_arg("verbose", |arg| arg.display_order(LAST))
         .mut_arg("quiet", |arg| arg.display_order(LAST + 1));
-    told(command.disable_help_flag(true).arg(help), &name)
+    with_help(command.disable_help_flag(true).arg(help), &name)
 }
 
 const LAST: usize = 1000;
 
-fn told(mut command: Command, path: &str) -> Command {
+fn with_help(mut command: Command, path: &str) -> Command {
     let long = command.get_long_about().map(ToString::to_string);
     if let Some((_, rest)) = long.as_deref().and_then(|about| about.split_once("\n\n")) {
-        // Lists of verbs have the first sentence, the verb's own page the rest below it.
+        // Lists of verbs show the first sentence; the verb's help shows the rest below it.
         command = command.before_help(rest.to_owned()).help_template(
             "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}",
         );
@@ -58,19 +59,20 @@ fn told(mut command: Command, path: &str) -> Command {
         .map(|verb| verb.get_name().to_owned())
         .collect();
     for verb in verbs {
-        command = command.mut_subcommand(&verb, |inner| told(inner, &format!("{path} {verb}")));
+        command =
+            command.mut_subcommand(&verb, |inner| with_help(inner, &format!("{path} {verb}")));
     }
     command
 }
 
-/// What stands below the options; nothing where the table has no such verb.
+/// The text below the options; nothing if the table has no such verb.
 fn after(path: &str) -> Option<StyledStr> {
     let (_, page, examples) = verbs().find(|(verb, ..)| *verb == path)?;
     let text = format!("Examples:\n{examples}\n\nMore: {PAGES}{page}");
     Some(StyledStr::from(text))
 }
 
-/// What other programs call our options, by the verb that is meant.
+/// Options of other programs that we name differently, by the verb to use.
 const OTHERS_WORDS: &[(&str, &str, &str)] = &[
     ("verus probe", "-c", "verus probe client HOST"),
     ("verus probe", "--client", "verus probe client HOST"),
@@ -103,27 +105,27 @@ const OTHERS_WORDS: &[(&str, &str, &str)] = &[
     ("verus receive", "--out", "--into"),
 ];
 
-/// What the argument parser has to say of a mistake in `words`, in one line.
+/// One line about a mistake in `words`, from the argument parser's error.
 pub fn mistake(error: &clap::Error, words: impl Iterator<Item = String>) -> String {
     let verb = verb_of(words);
     let more = format!(" (`{verb} --help`)");
     let all = text(error, ContextKind::InvalidArg).unwrap_or_default();
     let invalid = bare(&all);
     let value = text(error, ContextKind::InvalidValue).unwrap_or_default();
-    let told = match error.kind() {
+    let message = match error.kind() {
         ErrorKind::UnknownArgument => unknown(error, &verb, invalid),
         ErrorKind::InvalidSubcommand => {
             let word = text(error, ContextKind::InvalidSubcommand).unwrap_or_default();
-            let found = text(error, ContextKind::SuggestedSubcommand);
-            let hint = match found {
-                Some(found) => did_you_mean(&found),
+            let suggestion = text(error, ContextKind::SuggestedSubcommand);
+            let hint = match suggestion {
+                Some(suggestion) => did_you_mean(&suggestion),
                 None if verb == "verus probe" => did_you_mean(&format!("{verb} client {word}")),
                 None => as_in(&verb),
             };
             format!("`{verb}` has no `{word}`{hint}")
         }
         ErrorKind::MissingRequiredArgument => {
-            // One of several that would do stands as `<--out <DIR>|--record <DIR>>`.
+            // A choice of several arguments is written as `<--out <DIR>|--record <DIR>>`.
             let several = all
                 .strip_prefix("<--")
                 .and_then(|rest| rest.strip_suffix('>'));
@@ -136,10 +138,10 @@ pub fn mistake(error: &clap::Error, words: impl Iterator<Item = String>) -> Stri
             format!("`{verb}`: `{invalid}` needs a value{}", as_in(&verb))
         }
         ErrorKind::InvalidValue => {
-            let known = text(error, ContextKind::ValidValue).unwrap_or_default();
-            let found = text(error, ContextKind::SuggestedValue);
-            let hint = found.map_or_else(String::new, |found| did_you_mean(&found));
-            format!("{invalid}: must be one of {known}, not `{value}`{hint}")
+            let valid_values = text(error, ContextKind::ValidValue).unwrap_or_default();
+            let suggestion = text(error, ContextKind::SuggestedValue);
+            let hint = suggestion.map_or_else(String::new, |suggestion| did_you_mean(&suggestion));
+            format!("{invalid}: must be one of {valid_values}, not `{value}`{hint}")
         }
         ErrorKind::ValueValidation => {
             let why = std::error::Error::source(error).map(ToString::to_string);
@@ -175,15 +177,15 @@ pub fn mistake(error: &clap::Error, words: impl Iterator<Item = String>) -> Stri
             }
         }
         _ => {
-            let told = error.to_string();
-            let line = told.lines().next().unwrap_or_default();
+            let whole_message = error.to_string();
+            let line = whole_message.lines().next().unwrap_or_default();
             line.trim_start_matches("error: ").to_owned()
         }
     };
-    told + &more
+    message + &more
 }
 
-/// That `verb` has no option, or no place, for `word`.
+/// The message that `verb` has no option or argument `word`.
 fn unknown(error: &clap::Error, verb: &str, word: &str) -> String {
     if !word.starts_with('-') {
         let hint = if verb == "verus shell" {
@@ -201,7 +203,7 @@ fn unknown(error: &clap::Error, verb: &str, word: &str) -> String {
     let hint = match OTHERS_WORDS.iter().find(theirs) {
         Some((_, _, meant)) => did_you_mean(meant),
         None => match text(error, ContextKind::SuggestedArg) {
-            Some(found) => did_you_mean(bare(&found)),
+            Some(suggestion) => did_you_mean(bare(&suggestion)),
             None => String::new(),
         },
     };
@@ -215,22 +217,22 @@ fn did_you_mean(word: &str) -> String {
 /// The first example of `verb`.
 fn as_in(verb: &str) -> String {
     let row = verbs().find(|(path, ..)| *path == verb);
-    // What stands two spaces behind it says what it does.
+    // Two spaces separate the command from its explanation.
     let example = row.and_then(|(_, _, examples)| examples.trim_start().split("  ").next());
     example.map_or_else(String::new, |all| {
         format!(", as in `{}`", all.lines().next().unwrap_or(all))
     })
 }
 
-/// An option without what it takes, and what stands without an option: `--flows` of `--flows <N>`, `HOST` of `<HOST>` and
-/// of `<HOST>...`.
+/// An option without its value, or a bare value name: `--flows` of `--flows <N>`, `HOST` of
+/// `<HOST>` and of `<HOST>...`.
 fn bare(argument: &str) -> &str {
     let argument = argument.split([' ', '=']).next().unwrap_or(argument);
     let name = argument.trim_start_matches('<');
     name.split_once('>').map_or(name, |(name, _)| name)
 }
 
-/// The verb that `words` name, as far as they are names of verbs.
+/// The verb at the beginning of `words`.
 fn verb_of(words: impl Iterator<Item = String>) -> String {
     let command = crate::Cli::command();
     let (mut verb, mut path) = (&command, vec![command.get_name().to_owned()]);
@@ -244,7 +246,7 @@ fn verb_of(words: impl Iterator<Item = String>) -> String {
     path.join(" ")
 }
 
-/// One part of what the parser knows.
+/// One part of the parser's error.
 fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
     match error.get(kind)? {
         ContextValue::String(text) => Some(text.clone()),
@@ -285,16 +287,16 @@ mod tests {
 
     #[test]
     fn every_verb_has_examples_that_are_understood() {
-        let mut known: Vec<String> = Vec::new();
+        let mut paths: Vec<String> = Vec::new();
         let mut look = vec![("verus".to_owned(), dressed(crate::Cli::command()))];
         while let Some((path, command)) = look.pop() {
             for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
                 look.push((format!("{path} {}", verb.get_name()), verb.clone()));
             }
-            known.push(path);
+            paths.push(path);
         }
         for (verb, _, examples) in verbs() {
-            assert!(known.contains(&verb.to_owned()), "{verb}");
+            assert!(paths.contains(&verb.to_owned()), "{verb}");
             for example in examples.lines().map(str::trim) {
                 let typed = example.replace("sudo \"$(which verus)\"", "verus");
                 let words = typed.split("  ").next().unwrap_or_default().split(' ');
@@ -302,8 +304,8 @@ mod tests {
                 assert!(parsed.is_ok(), "{example}");
             }
         }
-        // Those of `serve token` stand under `serve`.
-        let without = known
+        // The examples of `serve token` are under `serve`.
+        let without = paths
             .iter()
             .filter(|path| !path.starts_with("verus serve token"));
         for path in without {

@@ -24,7 +24,7 @@ pub struct Args {
 enum Verb {
     /// Register a congestion control, until it is unloaded or the machine restarts.
     Load {
-        /// Which: forward.
+        /// The congestion control: forward.
         #[arg(value_name = "LAW")]
         law: String,
         /// A setting of it: budget_ms, as `verus list schemes` explains it.
@@ -34,7 +34,7 @@ enum Verb {
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
-    /// Show what is loaded, and its flows in this network namespace.
+    /// Show loaded congestion controls, and their flows in this network namespace.
     Status(status::Args),
     /// Trace the flows of this network namespace, for `verus report`.
     Trace(trace::Args),
@@ -46,12 +46,13 @@ enum Verb {
     },
 }
 
-/// Does what was asked for.
+/// Runs the chosen verb.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     match &args.verb {
         Verb::Load { law, set, name } => {
-            let config = Config::parse(law, set, name.as_deref()).map_err(|error| told(&error))?;
-            verus_kernel::load(&config).map_err(|error| told(&error))?;
+            let config =
+                Config::parse(law, set, name.as_deref()).map_err(|error| failure_of(&error))?;
+            verus_kernel::load(&config).map_err(|error| failure_of(&error))?;
             ui.note(loaded(
                 &config.name,
                 verus_kernel::default_name().as_deref(),
@@ -61,14 +62,15 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         Verb::Status(args) => status::run(args, ui),
         Verb::Trace(args) => trace::run(args, ui),
         Verb::Unload { name } => {
-            verus_kernel::unload(name).map_err(|error| told(&error))?;
+            verus_kernel::unload(name).map_err(|error| failure_of(&error))?;
             ui.note(format_args!("unloaded `{name}`"));
             Ok(())
         }
     }
 }
 
-/// What follows after `load`, and the way back to `before`, which is what new connections get now.
+/// The message after `load`: the next step, and the way back to `before`, the present default of
+/// new connections.
 fn loaded(name: &str, before: Option<&str>) -> String {
     const SET: &str = "sysctl -w net.ipv4.tcp_congestion_control";
     let back = before
@@ -81,8 +83,8 @@ fn loaded(name: &str, before: Option<&str>) -> String {
     )
 }
 
-/// In one line, and whether it was asked wrongly or went wrong.
-pub fn told(error: &Error) -> Failure {
+/// The error in one line, as one of usage or of the kernel.
+pub fn failure_of(error: &Error) -> Failure {
     match error {
         Error::Kernel { .. } => Failure::run(error),
         _ => Failure::usage(error),

@@ -1,8 +1,8 @@
-//! What `verus-endpoint` does: the verbs that a server or a phone needs, in one binary.
+//! The program `verus-endpoint`: the verbs that a server or a phone needs, in one binary.
 //!
 //! `verus` hands these verbs to this program unchanged, so the same words work either way. Each
-//! verb is a module with its arguments and a `run`; what they share is how they end
-//! (`failure`), when they may print (`ui`) and what (`plain`).
+//! verb is a module with its arguments and a `run`. They share three modules: how they end
+//! (`failure`), when they may print (`ui`) and which text is safe to print (`plain`).
 
 mod complete;
 mod draft;
@@ -82,15 +82,15 @@ enum Verb {
     Launch(shell::LaunchArgs),
 }
 
-/// What `shell` starts, to become the user's program.
+/// The program that `shell` starts, which then becomes the user's program.
 #[cfg(target_os = "linux")]
 const LAUNCH: &str = "shell-launch";
 
-/// The whole program, where schemes can name what `algorithms` has, and the texts of queues what `queues` has. Both ends of
+/// Runs the whole program with the schemes of `algorithms` and the queues of `queues`. Both ends of
 /// a test must have an algorithm, since the sender of the data runs it.
 ///
 /// # Panics
-/// If schemes or queues were read before: it is all that `main` does.
+/// If schemes or queues were read before: `main` must do nothing else.
 pub fn main_with(algorithms: Registry, queues: queue::Registry) -> ExitCode {
     algorithms
         .install()

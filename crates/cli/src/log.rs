@@ -1,8 +1,8 @@
-//! What a server says, without ever waiting for the reader of its output.
+//! Output of a server, which never waits for the reader of that output.
 //!
-//! Standard output may be a pipe that is not being read: a pager, a terminal with Ctrl-S, a log shipper
-//! that hangs. Who writes to that waits. So a thread of its own writes, and what it cannot keep up with is
-//! dropped, counted, and told as soon as anything can be told again.
+//! Standard output may be a pipe that is not being read: a pager, a terminal with Ctrl-S, a log
+//! shipper that hangs. A write to it blocks. So a separate thread writes. Lines beyond its pace are
+//! dropped and counted, and the count is reported as soon as a line can be written again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::ui::Ui;
 
-/// Lines that may wait: some 200 KiB.
+/// Lines that may wait: about 200 KiB.
 const MOST_WAITING: usize = 1024;
 /// How long the last lines may take once the server ends.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// What is said, in the form that was asked for.
+/// A line of output, as text or JSON.
 #[derive(Debug)]
 enum Line {
     Text(String),
@@ -85,8 +85,8 @@ impl Log {
         })
     }
 
-    /// Has what happened written, if there is room for it to wait: as `text`, unless only results are wanted, or as
-    /// `value`.
+    /// Queues an event for writing, if there is room. It is written as `text`, unless only results
+    /// are requested, or as `value`.
     pub fn say(&self, text: String, value: Value) {
         let line = match (self.json, self.quiet) {
             (true, _) => Line::Json(value),
@@ -98,7 +98,7 @@ impl Log {
         }
     }
 
-    /// Why nothing can be written any more, if that is so.
+    /// Fails if nothing can be written any more.
     pub fn check(&self) -> Result<(), Failure> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.take().map_or(Ok(()), Err)
@@ -114,7 +114,7 @@ impl Log {
             ..
         } = self;
         drop(lines);
-        // It says nothing; it ends.
+        // The thread is stuck, and ends with the process.
         if done.recv_timeout(LAST_WORDS) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected) {
             let _ = thread.join();
         }

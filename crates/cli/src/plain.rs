@@ -1,6 +1,6 @@
-//! What may be printed: lines that cannot drive a terminal or forge another line, even if a peer chose the words in
-//! them. Everything that this program prints goes through here, where it is printed: nobody has to know which
-//! of its parts a peer, a file system or a trace named.
+//! Safe output: lines that cannot drive a terminal or forge another line, even if a peer chose the
+//! words in them. Everything that this program prints is escaped here, at the time of printing. So
+//! no caller has to know which parts came from a peer, a file system or a trace.
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write as _};
@@ -8,12 +8,13 @@ use std::io::{self, Write as _};
 use serde::Serialize;
 use verus_transfer::printable::is_hidden;
 
-/// The longest line for a person, in characters. A peer's reason has at most a packet; with the escapes of a
-/// thousand controls it would still fill the screen.
+/// Longest line for a person, in characters. A peer's reason fits into a packet, but a thousand
+/// escaped control characters would fill the screen.
 const MOST: usize = 1024;
 const LEFT_OUT: &str = " … ";
 
-/// One line for a person, the middle left out if it is too long: names come first and causes last.
+/// One line for a person. If it is too long, its middle is left out: names come first and causes
+/// last.
 pub fn line(text: impl Display) -> String {
     let text = escaped(text.to_string());
     let letters = text.chars().count();
@@ -28,7 +29,7 @@ pub fn line(text: impl Display) -> String {
 
 /// One line on standard error, printed even with --quiet.
 pub fn warn(text: impl Display) {
-    // Without a standard error there is nowhere to report to.
+    // Without standard error, nothing can be reported.
     let _ = writeln!(io::stderr(), "{}", line(text));
 }
 
@@ -37,8 +38,9 @@ pub fn json(value: &impl Serialize) -> String {
     escaped(serde_json::to_string(value).expect("objects whose keys are text"))
 }
 
-/// Newlines and all else that is not to be seen, written out as in JSON, which escapes C0 by itself and lets DEL, C1
-/// and what reorders text stand: in strings, the only place where they occur, this means the same.
+/// Writes out newlines and all other hidden characters as in JSON. JSON itself escapes only C0, and
+/// leaves DEL, C1 and characters that reorder text. They occur only in strings, where the escape
+/// means the same.
 fn escaped(text: String) -> String {
     if !text.contains(is_hidden) {
         return text;
@@ -66,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// What strangers tried: titles, colours, clearing, a line of their own, C1, text that runs backwards.
+    /// Attacks by strangers: titles, colours, clearing, extra lines, C1, text that runs backwards.
     const HOSTILE: &str = "\x1b]0;owned\x07\x1b[2J\x1b[31mFAKE\r\n10.0.0.1:1: done\x08\x7f\u{9b}31m\u{85}\
                            \u{202e}gpj.exe\u{2066}\u{200f}\u{61c}\u{2028}\u{2029}\u{feff}";
 
@@ -122,7 +124,7 @@ mod tests {
         assert!(harmless(&shown), "{shown:?}");
         assert!(shown.contains("\\u202e") && shown.contains("資料"));
         assert_eq!(serde_json::from_str::<Value>(&shown).expect("JSON"), value);
-        // Also where it is printed as a line like others.
+        // The same for JSON printed as an ordinary line.
         assert_eq!(
             serde_json::from_str::<Value>(&line(&value)).expect("JSON"),
             value

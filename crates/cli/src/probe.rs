@@ -47,20 +47,20 @@ pub fn run(args: Args, ui: &Ui) -> Result<(), Failure> {
 
 /// The pre-shared key in `path`, if one is given: the file's bytes without white space around them, stretched.
 fn read_key(path: Option<&Path>) -> Result<Option<Secret>, Failure> {
-    /// Shorter ones can be guessed, stretched or not: twelve random letters are 56 bits.
+    /// A shorter key can be guessed, even if stretched: twelve random letters are 56 bits.
     const SHORTEST: usize = 12;
-    /// No key is longer: what is may be a device, or another file than was meant.
+    /// No key is longer: a longer file is a device, or the wrong file.
     const LONGEST: u64 = 4096;
     let Some(path) = path else {
         return Ok(None);
     };
     let wrong =
         |what: &dyn Display| Failure::usage(format_args!("key file `{}`: {what}", path.display()));
-    // A pipe would have us wait until somebody writes into it.
+    // Opening a pipe would otherwise wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = openat(CWD, path, flags, Mode::empty()).map_err(|error| wrong(&error))?;
     let file = File::from(file);
-    // Of the open file: its name may be another's a moment later.
+    // Checks the open file: its name may lead to another one a moment later.
     let metadata = file.metadata().map_err(|error| wrong(&error))?;
     if !metadata.is_file() {
         return Err(wrong(&"it is not a file"));
@@ -71,8 +71,8 @@ fn read_key(path: Option<&Path>) -> Result<Option<Secret>, Failure> {
             "others than its owner can use it (mode {mode:04o}); `chmod 600` it"
         )));
     }
-    let own = rustix::process::geteuid().as_raw();
-    if owner != own && owner != 0 {
+    let our_uid = rustix::process::geteuid().as_raw();
+    if owner != our_uid && owner != 0 {
         return Err(wrong(&format_args!(
             "it belongs to another user ({owner}), who can read and change it"
         )));

@@ -1,4 +1,4 @@
-//! Bars that overwrite themselves: one for each file that is crossing and, with several, one for all.
+//! Progress bars: one for each file under way and, with several, one for all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use verus_transfer::Gauge;
 use crate::plain;
 use crate::ui::Ui;
 
-/// Rates are those of the last so many drawings.
+/// Number of samples over which a rate is taken.
 const SAMPLES: usize = 30;
 
-/// All of them.
+/// All progress bars.
 pub struct Progress {
     bars: Option<MultiProgress>,
     all: ProgressBar,
     files: BTreeMap<usize, File>,
     next: usize,
     total: u64,
-    /// Of files that are through: their sizes, and how much of those was moved.
+    /// Sum of the sizes of completed files, and of their transferred bytes.
     through: u64,
     moved: u64,
     several: bool,
@@ -36,7 +36,7 @@ struct File {
 }
 
 impl Progress {
-    /// How often to draw.
+    /// Interval of drawing.
     pub const INTERVAL: Duration = Duration::from_millis(200);
 
     /// For `count` files of `total` bytes.
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// A file begins to cross.
+    /// Adds the bar of a file.
     pub fn begin(&mut self, name: &str, size: u64, gauge: Arc<Gauge>) -> usize {
         let name = plain::line(name);
         let bar = if self.several {
@@ -77,7 +77,7 @@ impl Progress {
         id
     }
 
-    /// A file is through, or never will be.
+    /// Removes the bar of a completed or failed file.
     pub fn end(&mut self, id: usize) {
         if let Some(file) = self.files.remove(&id) {
             file.bar.finish_and_clear();
@@ -86,17 +86,17 @@ impl Progress {
         }
     }
 
-    /// Shows how far everything is.
+    /// Draws all bars.
     pub fn draw(&mut self, rtt: Duration) {
         if self.bars.is_none() {
             return;
         }
         let (mut position, mut moved) = (self.through, self.moved);
         for file in self.files.values() {
-            let here = file.gauge.position();
-            file.bar.set_position(here);
-            position += here;
-            moved += here.saturating_sub(file.gauge.kept());
+            let file_position = file.gauge.position();
+            file.bar.set_position(file_position);
+            position += file_position;
+            moved += file_position.saturating_sub(file.gauge.kept());
         }
         let now = Instant::now();
         self.samples.push_back((now, moved));
@@ -109,9 +109,9 @@ impl Progress {
             }
             _ => 0.0,
         };
-        let left = self.total.saturating_sub(position);
-        let time = if rate > 0.0 && left > 0 {
-            let seconds = (left as f64 / rate).min(1e7);
+        let remaining = self.total.saturating_sub(position);
+        let time = if rate > 0.0 && remaining > 0 {
+            let seconds = (remaining as f64 / rate).min(1e7);
             format!(
                 "   {} left",
                 HumanDuration(Duration::from_secs_f64(seconds))

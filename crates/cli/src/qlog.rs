@@ -1,4 +1,4 @@
-//! `--qlog`: what the flows that are sent from here did, as qlog, in a folder that appears when it is whole.
+//! `--qlog`: logs of the flows sent from here, in a folder that gets its name when it is complete.
 
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::folder;
 use crate::ui::Ui;
 
-/// Where logs go, and in which words.
+/// Place and format of logs.
 #[derive(clap::Args)]
 pub struct QlogArgs {
     /// Write a qlog of each flow sent from here into this folder, at most 64 MiB each (docs/qlog.md).
@@ -23,7 +23,7 @@ pub struct QlogArgs {
     qlog_format: String,
 }
 
-/// The folder, in the making.
+/// The folder, while it is written.
 #[derive(Debug)]
 pub struct Logs {
     target: PathBuf,
@@ -32,7 +32,7 @@ pub struct Logs {
 }
 
 impl QlogArgs {
-    /// The folder, if one is asked for.
+    /// The folder, if requested.
     pub fn open(&self) -> Result<Option<Logs>, Failure> {
         let Some(target) = &self.qlog else {
             return Ok(None);
@@ -55,7 +55,7 @@ impl Logs {
         Ok(Qlog::new(file, self.dialect, LIMIT, subject, now))
     }
 
-    /// All logs have ended, in this way: the folder takes its place.
+    /// Publishes the folder, after all logs have ended as described.
     pub fn publish(
         self,
         ends: io::Result<impl IntoIterator<Item = Written>>,

@@ -1,4 +1,4 @@
-//! `receive`: what the paths named are at a server, and each file into a folder here.
+//! `receive`: looks up paths at a server, and receives each file into a folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub struct Args {
 /// Receives.
 ///
 /// # Errors
-/// If not everything arrived whole.
+/// If anything did not arrive whole.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let ui = &ui.to_the_end();
     let host = &args.from[0].host;
@@ -74,7 +74,7 @@ async fn receive(client: &Arc<Client>, into: &Folder, args: &Args, ui: &Ui) -> R
     files::run(jobs, unavailable, client, host, &args.more, "receive", ui).await
 }
 
-/// What there is at a path, as files to be got; and what cannot be had. Makes the folders.
+/// The files at a path to receive, and the entries that cannot be had. Makes the folders.
 async fn list(
     client: &Client,
     path: &RelativePath,
@@ -83,7 +83,7 @@ async fn list(
     ui: &Ui,
 ) -> Result<(Vec<Job>, Vec<String>), Trouble> {
     let name = path.split_last().map(|(_, name)| name.to_owned());
-    // Everything that a server has goes straight into the folder.
+    // The whole contents of a server go directly into the folder.
     let base = match &name {
         Some(name) => RelativePath::default().join(name).map_err(Trouble::Here)?,
         None => RelativePath::default(),

@@ -1,4 +1,4 @@
-//! Numbers as people read them: three digits or four, and the unit that needs no more.
+//! Numbers for people: three or four digits, and the smallest unit that fits.
 
 /// A rate, such as `12.3 Mbit/s`.
 pub fn rate(mbps: f64) -> String {
@@ -12,7 +12,7 @@ pub fn size(bytes: u64) -> String {
 
 fn scaled(mut value: f64, units: [&str; 4]) -> String {
     let mut unit = 0;
-    // What would be rounded to 1000 has the next unit.
+    // A value that would be rounded to 1000 gets the next unit.
     while value >= 999.5 && unit + 1 < units.len() {
         value /= 1e3;
         unit += 1;
@@ -35,9 +35,9 @@ mod tests {
         let rates = [
             0.0, 0.0005, 0.0123, 0.9996, 9.994, 12.34, 123.4, 1234.0, 5e6,
         ];
-        let told = rates.map(rate);
+        let texts = rates.map(rate);
         assert_eq!(
-            told,
+            texts,
             [
                 "0 bit/s",
                 "500 bit/s",

@@ -9,7 +9,7 @@ use verus_senders::{Scheme, SchemeError};
 /// Parses a scheme, and reads the model that it may name.
 ///
 /// # Errors
-/// What is wrong with the scheme or its file.
+/// If the scheme or its file is invalid.
 pub fn open(text: &str) -> Result<Scheme, SchemeError> {
     let file = text.trim().split(':').next().unwrap_or_default();
     if file.ends_with(".py") {
@@ -41,9 +41,9 @@ mod tests {
     #[test]
     fn a_class_in_python_is_told_where_it_runs() {
         for text in ["mine.py:Mine", "a/mine.py:Mine:gain=2", "mine.py"] {
-            let told = open(text).expect_err("no endpoint runs it").to_string();
+            let message = open(text).expect_err("no endpoint runs it").to_string();
             assert_eq!(
-                told,
+                message,
                 format!(
                     "scheme `{text}`: a class in Python runs in the simulator only (`verus compare`); here an algorithm in \
                      Rust can send (docs/own-controller.md)"

@@ -1,5 +1,6 @@
-//! `send`: what the files and folders named come to, and each of them to a server. All is looked at before anything is
-//! sent, so that a mistake in the last word leaves nothing half-done. What a folder has that cannot be sent is told at the end.
+//! `send`: sends files and folders to a server. All of them are checked first, so that a mistake in
+//! the last argument leaves nothing half-done. Entries of a folder that cannot be sent are reported
+//! at the end.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use verus_transfer::Trouble;
 use verus_transfer::address::Remote;
 use verus_transfer::files::Source;
-use verus_transfer::folder::{Folder, Found, Walk};
+use verus_transfer::folder::{Folder, Walk, WalkEntry};
 use verus_transfer::paths::RelativePath;
 use verus_transfer::refusal::{Reason, Refusal};
 
@@ -37,19 +38,19 @@ pub struct Args {
     qlog: qlog::QlogArgs,
 }
 
-/// What is to be sent.
+/// The files to send.
 #[derive(Default)]
 struct Plan {
     folders: Vec<RelativePath>,
     jobs: Vec<Job>,
-    /// What of a folder cannot be sent, and why.
+    /// Entries of folders that cannot be sent, and why.
     unavailable: Vec<String>,
 }
 
 /// Sends.
 ///
 /// # Errors
-/// If not everything arrived whole.
+/// If anything did not arrive whole.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let ui = &ui.to_the_end();
     let mut plan = Plan::default();
@@ -85,13 +86,12 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
 }
 
 impl Plan {
-    /// Looks at a file or folder that the user named. All that can be wrong here is found before
-    /// anything is sent.
+    /// Examines a file or folder that the user named, to report mistakes before anything is sent.
     fn add(&mut self, path: &Path, args: &Args, ui: &Ui) -> Result<(), Failure> {
         let cannot = |why: &dyn std::fmt::Display| {
             Failure::usage(format_args!("cannot send `{}`: {why}", path.display()))
         };
-        let real = fs::canonicalize(path).map_err(|error| cannot(&plain(&error)))?;
+        let real = fs::canonicalize(path).map_err(|error| cannot(&system_error(&error)))?;
         let name = match path.file_name() {
             Some(name) => name,
             // `.` and `..` are sent under their real names.
@@ -104,7 +104,7 @@ impl Plan {
             .path
             .join(name)
             .map_err(|refusal| cannot(&refusal))?;
-        let kind = fs::metadata(&real).map_err(|error| cannot(&plain(&error)))?;
+        let kind = fs::metadata(&real).map_err(|error| cannot(&system_error(&error)))?;
         if kind.is_dir() {
             return self.add_folder(path, &target, args, ui);
         }
@@ -112,7 +112,7 @@ impl Plan {
             return Err(cannot(&"it is neither a file nor a folder"));
         }
         let source = File::open(&real)
-            .map_err(|error| cannot(&plain(&error)))
+            .map_err(|error| cannot(&system_error(&error)))
             .and_then(|file| Source::new(file).map_err(|refusal| cannot(&refusal)))?;
         let size = source.info.size;
         let shown = path.display().to_string();
@@ -130,18 +130,18 @@ impl Plan {
         ui: &Ui,
     ) -> Result<(), Failure> {
         let folder = Folder::open(path).map_err(|error| {
-            let why = plain(&error);
+            let why = system_error(&error);
             Failure::usage(format_args!("cannot send `{}`: {why}", path.display()))
         })?;
         let place = |inner: &RelativePath| path.join(inner.as_os_str());
         self.folders.push(target.clone());
-        for found in Walk::new(folder.clone()) {
-            match found {
-                Found::Folder(inner) => match target.append(&inner) {
+        for entry in Walk::new(folder.clone()) {
+            match entry {
+                WalkEntry::Folder(inner) => match target.append(&inner) {
                     Ok(target) => self.folders.push(target),
                     Err(refusal) => self.leave_out(&place(&inner), &refusal),
                 },
-                Found::File(inner, info) => {
+                WalkEntry::File(inner, info) => {
                     let source = Source::open(&folder, &inner);
                     match source.and_then(|_| target.append(&inner)) {
                         Ok(target) => {
@@ -154,13 +154,13 @@ impl Plan {
                         Err(refusal) => self.leave_out(&place(&inner), &refusal),
                     }
                 }
-                Found::Unavailable(inner, refusal) if refusal.reason == Reason::NotAFile => {
+                WalkEntry::Unavailable(inner, refusal) if refusal.reason == Reason::NotAFile => {
                     ui.note(format_args!(
                         "skipped `{}`: {refusal}",
                         place(&inner).display()
                     ));
                 }
-                Found::Unavailable(inner, refusal) => self.leave_out(&place(&inner), &refusal),
+                WalkEntry::Unavailable(inner, refusal) => self.leave_out(&place(&inner), &refusal),
             }
         }
         Ok(())
@@ -195,7 +195,7 @@ fn unreadable(error: std::io::Error) -> Refusal {
     Refusal::from_io("cannot read it", &error)
 }
 
-/// What the operating system says, without its number.
-fn plain(error: &std::io::Error) -> String {
+/// The operating system's error, without its number.
+fn system_error(error: &std::io::Error) -> String {
     Refusal::from_io("cannot read it", error).to_string()
 }

@@ -1,8 +1,8 @@
 //! `serve`: a folder for clients with a token, over QUIC, until a signal.
 //!
-//! The order of what is done first is what keeps it safe: what needs the rights of the user that started it is opened,
-//! the rights are given up ([`privilege`]), keys and tokens are read, the process is confined ([`sandbox`]), and only
-//! then are there threads, and packets.
+//! The order of the start keeps it safe. First, everything is opened that needs the rights of the
+//! user that started it. Then the rights are given up ([`privilege`]), keys and tokens are read,
+//! and the process is confined ([`sandbox`]). Threads and packets come after that.
 
 mod audit;
 mod privilege;
@@ -34,7 +34,7 @@ use self::privilege::Standing;
 use self::sandbox::Confined;
 use self::used::Used;
 use crate::failure::Failure;
-use crate::files::{self, Whose};
+use crate::files::{self, HomeOwner};
 use crate::log::Log;
 use crate::ui::Ui;
 
@@ -106,7 +106,7 @@ struct Serving {
     common: files::Common,
 }
 
-/// How long something is kept; nothing for ever.
+/// How long something is kept; `None` is for ever.
 #[derive(Clone, Copy)]
 struct Keep(Option<Duration>);
 
@@ -119,7 +119,7 @@ fn keep(text: &str) -> Result<Keep, String> {
         .map_err(|error| format!("{error}; expected a time, as 12h or 7d, or `forever`"))
 }
 
-/// Serves until it is told to stop, or does what is to be done with tokens.
+/// Serves until a signal stops it, or manages tokens.
 ///
 /// # Errors
 /// If it cannot, and the signal that ended it.
@@ -145,9 +145,9 @@ fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
         start.tell(local, args, audit.as_ref(), ui)?;
         let log = Log::new(*ui, args.json)?;
         let mut tell = |event: &Event| {
-            let told = tell::told(event);
-            if let Some(audit) = audit.as_mut().filter(|_| told.account) {
-                audit.write(&told.value);
+            let report = tell::report(event);
+            if let Some(audit) = audit.as_mut().filter(|_| report.account) {
+                audit.write(&report.value);
             }
             match (event, &mut used) {
                 (
@@ -157,11 +157,11 @@ fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
                     Some(used),
                 ) => used.note(name, now()),
                 (Event::TokensUnreadable { .. }, _) => {
-                    Failure::run(&told.line).report();
+                    Failure::run(&report.line).report();
                 }
                 _ => {}
             }
-            log.say(told.line, told.value);
+            log.say(report.line, report.value);
             log.check()
         };
         tokio::pin!(stopped);
@@ -187,22 +187,23 @@ fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
     })
 }
 
-/// All that a server needs, opened, and what is not needed given up.
+/// The opened resources of a server, after unneeded rights were given up.
 struct Ready {
     config: ServerConfig,
     socket: std::net::UdpSocket,
     audit: Option<Audit>,
-    /// None where clients have no names, or the folder of secrets cannot be written: nothing is lost without it.
+    /// None if clients have no names, or the folder of secrets cannot be written, which does no
+    /// harm.
     used: Option<Used>,
     start: Start,
 }
 
-/// What there is to tell of the start.
+/// The facts to report at the start.
 struct Start {
     folder: PathBuf,
     home: PathBuf,
     fingerprint: Fingerprint,
-    /// How many clients are known; none where anybody is served.
+    /// Number of known clients; none if anybody is served.
     clients: Option<usize>,
     standing: Standing,
     confined: Confined,
@@ -226,12 +227,12 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     let socket = listen(args)?;
     let audit = args.audit.as_deref().map(Audit::open).transpose()?;
     let mut reserved = reserved(args)?;
-    // Root's own token, which another user may not read.
+    // A token of root's, which another user may not read.
     let early = args.token_file.as_deref().map(Token::read);
     standing.assume()?;
 
     let unusable = |error: SecretError| match (standing.home(), standing.shown()) {
-        (Whose::Of(_) | Whose::Nobodys, Some(user)) => Failure::usage(format_args!(
+        (HomeOwner::Of(_) | HomeOwner::Nobodys, Some(user)) => Failure::usage(format_args!(
             "{error}; the server runs as {user}, whose the folder of keys and tokens must be: --config names another one"
         )),
         _ => Failure::usage(error),
@@ -253,18 +254,18 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     let (access, used, confined) = if args.no_token {
         (Access::from(None), None, confined(&home)?)
     } else {
-        let given = match (early, &args.token_file) {
+        let explicit_token = match (early, &args.token_file) {
             (Some(Ok(token)), _) => Some(token),
             (_, Some(path)) => Some(Token::read(path).map_err(Failure::usage)?),
             (_, None) => None,
         };
-        // A folder that has a list of clients, be it empty, was not left without a token by mistake.
-        if given.is_none() && home.stamp(STORE_FILE).is_none() {
+        // A folder with a list of clients, even an empty one, was left without a token on purpose.
+        if explicit_token.is_none() && home.stamp(STORE_FILE).is_none() {
             Token::keep_in(&home).map_err(unusable)?;
         }
         let used = Used::open(&home).ok();
         let confined = confined(&home)?;
-        let access = Access::kept_in(home, given).map_err(unusable)?;
+        let access = Access::kept_in(home, explicit_token).map_err(unusable)?;
         (access, used, confined)
     };
     if standing.must_be_confined() && confined == Confined::NotOffered {
@@ -305,7 +306,7 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     })
 }
 
-/// Files of the server that its user named, and where its output goes: any of them may lie in the folder that is served.
+/// Files of the server named by options, and its output: any of them may be in the served folder.
 fn reserved(args: &Serving) -> Result<Reserved, Failure> {
     let mut reserved = Reserved::default();
     for path in [&args.audit, &args.token_file].into_iter().flatten() {

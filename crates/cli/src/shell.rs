@@ -50,7 +50,7 @@ use privilege::Standing;
 pub use launch::Args as LaunchArgs;
 pub use launch::run as launch;
 
-/// Run a program in a network namespace of its own, behind an emulated link.
+/// Run a program in a separate network namespace, behind an emulated link.
 #[derive(clap::Args)]
 pub struct Args {
     /// Link to the program: a trace file, a channel of `verus list channels` such as city-driving-3g-up, or rate:MBPS
@@ -98,9 +98,9 @@ pub struct Args {
     /// line, which holds for 10 ms.
     #[arg(long, value_name = "FILE", conflicts_with = "delay_ms")]
     delay_series: Option<PathBuf>,
-    /// CellReplay's light trace of the way to the program, in place of --delay-ms there: a packet train on each line,
-    /// `time base off0 off1 …` in ms. --down is then its heavy trace, each line of which delivers 1400 bytes; --mtu must
-    /// not be above that.
+    /// CellReplay's light trace of the direction to the program, in place of --delay-ms there. Each
+    /// line is a packet train, `time base off0 off1 …` in ms. --down is then its heavy trace, each
+    /// line of which delivers 1400 bytes; --mtu must be at most that.
     #[arg(
         long,
         value_name = "FILE",
@@ -119,8 +119,8 @@ pub struct Args {
     /// How long nothing must have left a light trace before a packet begins another train.
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = millis)]
     light_timer_ms: f64,
-    /// File with what is added to a light trace's delay by size of packet: lines of `size offset`, for 100, 200, … 1400
-    /// bytes, in ms.
+    /// File with an addition to a light trace's delay by size of packet: lines of `size offset`,
+    /// for 100, 200, … 1400 bytes, in ms.
     #[arg(long, value_name = "FILE", requires = "light_trace")]
     size_offsets: Option<PathBuf>,
     /// The same for the way from the program.
@@ -173,24 +173,24 @@ fn queue(text: &str) -> Result<Queue, String> {
     })
 }
 
-/// One direction as the user asked for it.
+/// The settings of one direction.
 #[derive(Debug)]
-pub struct Asked {
+pub struct DirectionSettings {
     /// `down` or `up`.
-    pub way: &'static str,
+    pub name: &'static str,
     /// The channel; `None` without a limit.
     pub channel: Option<String>,
     /// Its content's hash, if it is a trace.
     pub sha256: Option<String>,
     /// The queue.
     pub queue: String,
-    /// What is emulated.
+    /// The emulated path.
     pub path: PathConfig,
 }
 
 impl Args {
-    /// The ways from the program and to it.
-    fn ways(&self) -> Result<[Asked; 2], Failure> {
+    /// The directions from the program and to it.
+    fn directions(&self) -> Result<[DirectionSettings; 2], Failure> {
         let up_queue = self.up_queue.as_ref().unwrap_or(&self.queue);
         let mut besides = PathConfig::propagation(Duration::from_millis_f64(self.delay_ms));
         if let Some(path) = &self.delay_series {
@@ -217,12 +217,12 @@ impl Args {
             ..besides
         };
         Ok([
-            self.way("up", self.up.as_deref(), up_queue, up)?,
-            self.way("down", self.down.as_deref(), &self.queue, down)?,
+            self.direction("up", self.up.as_deref(), up_queue, up)?,
+            self.direction("down", self.down.as_deref(), &self.queue, down)?,
         ])
     }
 
-    /// What a light trace and its size offsets say, read from these files.
+    /// The configuration of a light trace and its size offsets, read from these files.
     fn light(
         &self,
         way: &str,
@@ -230,10 +230,10 @@ impl Args {
         sizes: Option<&Path>,
     ) -> Result<Option<LightConfig>, Failure> {
         let Some(trace) = trace else { return Ok(None) };
-        let most = replay::OPPORTUNITY.get();
-        if u64::from(self.mtu) > most {
+        let max_mtu = replay::OPPORTUNITY.get();
+        if u64::from(self.mtu) > max_mtu {
             return Err(Failure::usage(format_args!(
-                "--mtu must be at most {most} beside --{way}light-trace, not {}",
+                "--mtu must be at most {max_mtu} beside --{way}light-trace, not {}",
                 self.mtu
             )));
         }
@@ -249,17 +249,17 @@ impl Args {
         }))
     }
 
-    fn way(
+    fn direction(
         &self,
-        way: &'static str,
+        name: &'static str,
         channel: Option<&str>,
         queue: &Queue,
         mut besides: PathConfig,
-    ) -> Result<Asked, Failure> {
+    ) -> Result<DirectionSettings, Failure> {
         let opened = channel
             .map(|text| catalogue::open(text, self.seed, LONGEST_BUILT_IN))
             .transpose()
-            .map_err(|error| Failure::usage(format_args!("--{way}: {error}")))?;
+            .map_err(|error| Failure::usage(format_args!("--{name}: {error}")))?;
         let end = if self.once {
             WhenOver::End
         } else {
@@ -273,8 +273,8 @@ impl Args {
         let link = opened
             .as_ref()
             .map(|channel| (channel.service(opportunity, end), queue.config.clone()));
-        Ok(Asked {
-            way,
+        Ok(DirectionSettings {
+            name,
             channel: channel.map(str::to_owned),
             sha256: opened
                 .as_ref()
@@ -287,23 +287,32 @@ impl Args {
     fn log(
         &self,
         path: Option<&Path>,
-        asked: &Asked,
+        settings: &DirectionSettings,
         place: &Place,
         standing: &Standing,
     ) -> Result<Option<carried::Log>, Failure> {
         let Some(path) = path else { return Ok(None) };
-        let draft = draft::name(path).map_err(own)?;
-        place.draft(&path.with_file_name(&draft)).map_err(own)?;
+        let draft = draft::name(path).map_err(launcher_failure)?;
+        place
+            .draft(&path.with_file_name(&draft))
+            .map_err(launcher_failure)?;
         let heading = Heading {
-            link: if asked.way == "up" {
+            link: if settings.name == "up" {
                 "Uplink"
             } else {
                 "Downlink"
             },
-            channel: asked.channel.clone().unwrap_or_else(|| "no limit".into()),
-            queue: asked.queue.clone(),
+            channel: settings
+                .channel
+                .clone()
+                .unwrap_or_else(|| "no limit".into()),
+            queue: settings.queue.clone(),
         };
-        let service = asked.path.link.as_ref().map(|(service, _)| service.clone());
+        let service = settings
+            .path
+            .link
+            .as_ref()
+            .map(|(service, _)| service.clone());
         let create = || {
             let (draft, file) = DraftFile::create(path, draft)?;
             let log = LinkLog::new(file, &heading, service)?;
@@ -316,7 +325,7 @@ impl Args {
             .map_err(|error| {
                 Failure::usage(format_args!(
                     "--log-{}: `{}` cannot be written ({error})",
-                    asked.way,
+                    settings.name,
                     path.display()
                 ))
             })
@@ -326,37 +335,50 @@ impl Args {
 /// Runs the program to its end.
 ///
 /// # Errors
-/// If it could not be run, or its own exit code.
+/// If it could not be run, or it failed: then its exit code.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
-    let ways = args.ways()?;
+    let directions = args.directions()?;
     let caller = privilege::caller()?;
     if let Some(out) = &args.out {
         let check = || folder::check("--out", out, args.force);
-        privilege::as_caller(caller.as_ref(), check).map_err(own)??;
+        privilege::as_caller(caller.as_ref(), check).map_err(launcher_failure)??;
     }
     let standing = privilege::acquire(caller)?;
     if standing.is_for_root() {
         ui.note("started as root itself, and not through sudo, doas or pkexec: the program runs as root too");
     }
-    let mut signals = Signals::not_ignored().map_err(own)?;
+    let mut signals = Signals::not_ignored().map_err(launcher_failure)?;
     let host = set_up_host(&standing, args, ui)?;
     let logs = [
-        args.log(args.log_up.as_deref(), &ways[0], &host.place, &standing)?,
-        args.log(args.log_down.as_deref(), &ways[1], &host.place, &standing)?,
+        args.log(
+            args.log_up.as_deref(),
+            &directions[0],
+            &host.place,
+            &standing,
+        )?,
+        args.log(
+            args.log_down.as_deref(),
+            &directions[1],
+            &host.place,
+            &standing,
+        )?,
     ];
     let mut watch = carried::Watch::new(logs);
-    let paths = [ways[0].path.clone(), ways[1].path.clone()];
-    let mut emulator = Emulator::new(host.devices, &paths, args.seed).map_err(own)?;
+    let paths = [directions[0].path.clone(), directions[1].path.clone()];
+    let mut emulator = Emulator::new(host.devices, &paths, args.seed).map_err(launcher_failure)?;
     if let Some(signal) = signals.take() {
         return Err(Failure::signal(signal));
     }
     emulator.begin();
 
     let stop = AtomicBool::new(false);
-    let (ring, wake) = UnixStream::pair().map_err(own)?;
+    let (ring, wake) = UnixStream::pair().map_err(launcher_failure)?;
     let (ended, status) = mpsc::channel();
-    let (done, notify) = UnixStream::pair().map_err(own)?;
-    let (broken, break_off) = (AtomicBool::new(false), notify.try_clone().map_err(own)?);
+    let (done, notify) = UnixStream::pair().map_err(launcher_failure)?;
+    let (broken, break_off) = (
+        AtomicBool::new(false),
+        notify.try_clone().map_err(launcher_failure)?,
+    );
     let mut command = Command::new("/proc/self/exe");
     command.args(standing.launch(host.resolver.as_deref(), &args.command));
     command.env("MAHIMAHI_BASE", host.names.ipv4.0.to_string());
@@ -366,7 +388,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             .spawn_scoped(scope, || {
                 in_real_time();
                 let mut last = Ok(());
-                let [forth, back] = &mut watch.ways;
+                let [forth, back] = &mut watch.directions;
                 while !stop.load(Ordering::Relaxed) && last.is_ok() {
                     last = emulator.turn(None, wake.as_fd(), forth, back);
                 }
@@ -376,13 +398,14 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
                 }
                 last
             })
-            .map_err(own)?;
-        // A child lives as long as the thread that started it, at the most: this one waits.
+            .map_err(launcher_failure)?;
+        // A child is killed when the thread that started it ends, so this thread waits.
         let (inner, apart) = (&host.inner, standing.is_for_root());
         scope.spawn(move || {
             let waited = inner.within(|| -> io::Result<(u32, ExitStatus)> {
                 if apart {
-                    // Of this thread's children: one that runs as root may end no process but theirs.
+                    // For this thread's children: a program as root can then end only processes of
+                    // the new namespace.
                     unshare(CloneFlags::CLONE_NEWPID)?;
                 }
                 let mut child: Child = command.spawn()?;
@@ -405,25 +428,25 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok::<_, Failure>((result, emulated))
     })?;
-    let status = status.map_err(own)?;
-    emulated.map_err(own)?;
+    let status = status.map_err(launcher_failure)?;
+    emulated.map_err(launcher_failure)?;
 
-    let drops = device_drops(&host.inner, &host.names.device).map_err(own)?;
-    let summary = watch.finish(&emulator, &ways, drops, &standing);
+    let drops = device_drops(&host.inner, &host.names.device).map_err(launcher_failure)?;
+    let summary = watch.finish(&emulator, &directions, drops, &standing);
     drop(emulator);
     for line in summary.table() {
         ui.note(line);
     }
-    summary.logs.map_err(own)?;
+    summary.logs.map_err(launcher_failure)?;
     if let Some(out) = &args.out {
-        let write = || carried::write(out, args, &ways, &summary.runs, &summary.timing);
-        standing.as_caller(write).map_err(own)??;
+        let write = || carried::write(out, args, &directions, &summary.runs, &summary.timing);
+        standing.as_caller(write).map_err(launcher_failure)??;
     }
     drop(host.place);
     verdict(args, ui, exit_code(status), summary.timing.lateness_p99_ms)
 }
 
-/// How the command ends: by the program's own exit code, and by whether the link kept to its times.
+/// The command's result: from the program's exit code, and from the punctuality of the link.
 fn verdict(args: &Args, ui: &Ui, code: u8, late: f64) -> Result<(), Failure> {
     let invalid = args
         .max_lateness_ms
@@ -437,7 +460,7 @@ fn verdict(args: &Args, ui: &Ui, code: u8, late: f64) -> Result<(), Failure> {
         (0, None) => Ok(()),
         (0, Some(invalid)) => Err(Failure::missed(invalid)),
         (code, invalid) => {
-            // The program's own code says more, and there is but one.
+            // The program's exit code says more, and only one can be returned.
             if let Some(invalid) = invalid {
                 ui.note(format_args!("verus: {invalid}"));
             }
@@ -446,7 +469,7 @@ fn verdict(args: &Args, ui: &Ui, code: u8, late: f64) -> Result<(), Failure> {
     }
 }
 
-/// How the program fares.
+/// State of the program.
 enum Ended {
     /// It runs, under this process ID.
     Started(u32),
@@ -454,8 +477,9 @@ enum Ended {
     Ended(ExitStatus),
 }
 
-/// Passes signals on until the program has ended; ends it if the emulator is `broken`. The first process of a space of its
-/// own (`apart`) would not hear one before it listens: it has begun nothing then, and is ended.
+/// Passes signals on until the program has ended; ends it if the emulator is `broken`. The first
+/// process of a separate PID namespace (`apart`) ignores signals until it handles them. It has
+/// started nothing by then, so it is killed.
 fn attend(
     status: &mpsc::Receiver<io::Result<Ended>>,
     done: &UnixStream,
@@ -502,8 +526,8 @@ fn attend(
     }
 }
 
-/// What the keyboard sends to us goes to the program, too, which is in the foreground with us; what another
-/// process sends does not.
+/// Whether a signal came from the keyboard. The program gets it too, since it is in the foreground
+/// with us; other signals go to us alone.
 fn sent_by_terminal(signal: Signal) -> bool {
     let foreground = || {
         let terminal = std::fs::File::open("/dev/tty").ok()?;
@@ -526,11 +550,11 @@ struct Ends {
     devices: [Device; 2],
     names: Names,
     inner: Namespace,
-    /// What the program's end takes for `/etc/resolv.conf`.
+    /// The file that the program gets as `/etc/resolv.conf`.
     resolver: Option<PathBuf>,
     place: Place,
     _masquerades: Vec<Masquerade>,
-    /// Until the place is given up, and with it forwarding.
+    /// Kept until the place is given up, and with it forwarding.
     _confinements: Vec<Confinement>,
 }
 
@@ -540,9 +564,10 @@ fn set_up_host(standing: &Standing, args: &Args, ui: &Ui) -> Result<Ends, Failur
         .map_err(|error| cannot("a place for the emulated path", &error))?;
     let names = Names::new(place.number());
     let ipv6 = args.mtu >= IPV6_LEAST_MTU && footprint::has_ipv6();
-    // Where there is none, programs must not wait for it.
-    let ipv6_beyond =
-        ipv6 && standing.reaches_internet() && netlink::has_ipv6_default_route().map_err(own)?;
+    // Without such a route, programs must not wait for IPv6.
+    let ipv6_beyond = ipv6
+        && standing.reaches_internet()
+        && netlink::has_ipv6_default_route().map_err(launcher_failure)?;
     let end = |ipv4, v6| DeviceConfig {
         name: names.device.clone(),
         ipv4,
@@ -587,9 +612,10 @@ fn set_up_host(standing: &Standing, args: &Args, ui: &Ui) -> Result<Ends, Failur
         let resolution = Resolution::of_host();
         if let Some(text) = resolution.configuration(names.ipv4.0) {
             let file = place.file("resolv.conf");
-            std::fs::write(&file, text).map_err(own)?;
-            // Whoever the program runs as, and whatever the umask.
-            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).map_err(own)?;
+            std::fs::write(&file, text).map_err(launcher_failure)?;
+            // Readable for every user of the program, with any umask.
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644))
+                .map_err(launcher_failure)?;
             resolver = Some(file);
         }
         if let Resolution::Relay(server) = resolution {
@@ -630,7 +656,7 @@ fn relay_queries(
                 ));
             }
         })
-        .map_err(own)?;
+        .map_err(launcher_failure)?;
     Ok(())
 }
 
@@ -639,9 +665,9 @@ fn device_drops(inner: &Namespace, device: &str) -> io::Result<u64> {
     Ok(netlink::device_drops(device)? + inner.within(|| netlink::device_drops(device))??)
 }
 
-/// A failure of ours rather than the program's.
-fn own(error: io::Error) -> Failure {
-    Failure::own(format_args!("shell: {error}"))
+/// A failure of the launcher rather than the program.
+fn launcher_failure(error: io::Error) -> Failure {
+    Failure::launcher(format_args!("shell: {error}"))
 }
 
 #[cfg(test)]
@@ -656,13 +682,14 @@ mod tests {
         args: Args,
     }
 
-    /// The program inside may be anybody's, and the emulator root's, whose memory has no other bound.
+    /// The program may be anybody's, while the emulator runs as root, without another limit of its
+    /// memory.
     #[test]
     fn the_default_queue_is_bounded_whichever_way() {
         let line = Line::parse_from(["shell", "--down", "rate:1", "--up", "rate:1"]);
-        for asked in line.args.ways().expect("valid") {
-            let (_, queue) = asked.path.link.expect("a rate");
-            assert_ne!(queue, QueueConfig::Infinite, "{}", asked.way);
+        for settings in line.args.directions().expect("valid") {
+            let (_, queue) = settings.path.link.expect("a rate");
+            assert_ne!(queue, QueueConfig::Infinite, "{}", settings.name);
         }
     }
 }

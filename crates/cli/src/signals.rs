@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM for verbs that run on a thread of their own, and what else would end them: noted, and a
-//! reason to wake up.
+//! SIGINT, SIGTERM and other signals that would end a verb running on a separate thread. A signal
+//! is noted and wakes the thread.
 
 use std::fmt::Display;
 use std::fs;
@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level::pipe};
 
-/// From now on a file that would grow beyond RLIMIT_FSIZE is an error in writing it, and not the end of the process. A
-/// program that is started has it as before: what is handled is not inherited, as what is ignored would be.
+/// Makes a write beyond RLIMIT_FSIZE an error from now on, instead of the end of the process.
+/// Started programs keep the default: handlers are not inherited, while ignored signals would be.
 pub fn outlive_file_limits() -> io::Result<()> {
     flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
-/// What `/proc` says of a process (`self`, or its number): proc(5), `status`.
+/// A field of `/proc/PROCESS/status` (proc(5)); `process` is `self` or a number.
 pub fn status_of(process: impl Display, field: &str) -> io::Result<String> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status
@@ -34,8 +34,8 @@ fn is_among(process: impl Display, field: &str, signal: i32) -> bool {
     u64::from_str_radix(&set, 16).unwrap_or(0) & (1 << (signal - 1)) != 0
 }
 
-/// Whether a process has a handler for a signal. Without one, the first process of a space hears only SIGKILL
-/// (pid_namespaces(7)).
+/// Whether a process has a handler for a signal. Without one, the first process of a PID namespace
+/// receives only SIGKILL (pid_namespaces(7)).
 pub fn is_handled(process: impl Display, signal: i32) -> bool {
     is_among(process, "SigCgt", signal)
 }
@@ -53,8 +53,9 @@ impl Signals {
         Signals::of(&[SIGINT, SIGTERM])
     }
 
-    /// The same for all that would end the process and is not ignored, as `nohup` wants SIGHUP to be, and shells SIGINT of
-    /// what they run in the background. What is ignored here is ignored by the programs that it starts.
+    /// The same for all signals that would end the process and are not ignored. `nohup` ignores
+    /// SIGHUP, and shells ignore SIGINT for background jobs. Started programs ignore the same
+    /// signals.
     pub fn not_ignored() -> io::Result<Self> {
         let mut heeded = vec![SIGINT, SIGTERM, SIGHUP, SIGQUIT];
         heeded.retain(|&signal| !is_among("self", "SigIgn", signal));

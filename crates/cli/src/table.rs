@@ -1,4 +1,4 @@
-//! Tables for a person: cells in columns, numbers with a sign where there are none.
+//! Tables for a person: aligned columns, with a dash for a missing number.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub fn aligned<const N: usize>(lines: &[[String; N]]) -> Vec<String> {
     lines.iter().map(row).collect()
 }
 
-/// So many digits after the point, or a dash.
+/// The number with `digits` digits after the point, or a dash.
 pub fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
 }

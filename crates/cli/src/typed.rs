@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use verus_words::quantity::{self, Unit};
 
-/// The number that `text` states in `unit`; `words` say what it must be.
+/// The number in `text`, converted to `unit`; `words` describe the allowed values in the error.
 fn within(text: &str, unit: Unit, range: &RangeInclusive<f64>, words: &str) -> Result<f64, String> {
     match quantity::read(text, unit) {
         Ok(number) if range.contains(&number) => Ok(number),
@@ -22,9 +22,9 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 /// A time in whole seconds above 0, as `60` or `1h`.
 pub fn whole_seconds(text: &str) -> Result<u32, String> {
     let words = "whole seconds between 1 and 4294967295";
-    let found = within(text, Unit::Seconds, &(1.0..=f64::from(u32::MAX)), words)?;
-    if found.fract() == 0.0 {
-        Ok(found as u32)
+    let number = within(text, Unit::Seconds, &(1.0..=f64::from(u32::MAX)), words)?;
+    if number.fract() == 0.0 {
+        Ok(number as u32)
     } else {
         Err(format!("must be {words}, not `{text}`"))
     }

@@ -1,4 +1,5 @@
-//! What a command may print, decided once: how much is wanted, and whether a person is watching.
+//! Settings of a command's output, decided once: how much to print, and whether a person is
+//! watching.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -19,7 +20,7 @@ pub struct Args {
     pub quiet: bool,
 }
 
-/// Where words go: results on standard output, everything else on standard error.
+/// Output of a command: results on standard output, everything else on standard error.
 #[derive(Clone, Copy, Debug)]
 pub struct Ui {
     quiet: bool,
@@ -29,7 +30,7 @@ pub struct Ui {
 }
 
 impl Ui {
-    /// What the options and the terminal allow.
+    /// The settings from the options and the terminal.
     pub fn new(args: &Args) -> Self {
         Ui {
             quiet: args.quiet,
@@ -39,7 +40,7 @@ impl Ui {
         }
     }
 
-    /// For work that leaves files: it goes on where nobody reads what it prints any more.
+    /// For work that leaves files: it goes on after its output has lost its reader.
     pub fn to_the_end(self) -> Self {
         Ui {
             to_the_end: true,
@@ -47,24 +48,24 @@ impl Ui {
         }
     }
 
-    /// Whether to draw what overwrites itself: only on a terminal.
+    /// Whether to draw progress bars: only on a terminal.
     pub fn progress(&self) -> bool {
         self.progress
     }
 
-    /// Whether only results and errors are wanted.
+    /// Whether to print only results and errors.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Tells in one line what a user wants to know and a program does not.
+    /// Prints a line for people, unless --quiet.
     pub fn note(&self, text: impl Display) {
         if !self.quiet {
             plain::warn(text);
         }
     }
 
-    /// Tells in one line what only `-v` wants to know.
+    /// Prints a line of detail, with `-v` only.
     pub fn detail(&self, text: impl Display) {
         if self.verbose {
             plain::warn(text);
@@ -85,7 +86,7 @@ impl Ui {
         let mut out = io::stdout().lock();
         match writeln!(out, "{line}").and_then(|()| out.flush()) {
             Err(error) if self.to_the_end && error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            told => told.map_err(|error| Failure::output(&error)),
+            result => result.map_err(|error| Failure::output(&error)),
         }
     }
 }

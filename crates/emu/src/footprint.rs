@@ -300,15 +300,15 @@ fn lock(folder: &Path) -> io::Result<File> {
             opened => opened?,
         };
         flock(&file, FlockOperation::LockExclusive)?;
-        if fs::metadata(&path).is_ok_and(|found| same(&found, &file)) {
+        if fs::metadata(&path).is_ok_and(|metadata| same(&metadata, &file)) {
             return Ok(file);
         }
     }
 }
 
-fn same(found: &fs::Metadata, file: &File) -> bool {
+fn same(metadata: &fs::Metadata, file: &File) -> bool {
     file.metadata()
-        .is_ok_and(|file| (file.dev(), file.ino()) == (found.dev(), found.ino()))
+        .is_ok_and(|file| (file.dev(), file.ino()) == (metadata.dev(), metadata.ino()))
 }
 
 /// Clears away the files of paths that have died; returns the numbers of those that live.

@@ -134,7 +134,7 @@ impl Lane {
     ///   packets dropped in it. Of each flow in it: throughput (Mbit/s), mean queueing delay (ms;
     ///   not-a-number without departures) and window (bytes);
     /// - of each packet its flow, its place (0 in the bottleneck, 1 behind it, 2 acknowledged, 3
-    ///   dropped), and the share of that place that it has passed.
+    ///   dropped), and the share of that part of the path that it has passed.
     ///
     /// # Errors
     /// A controller gave up.

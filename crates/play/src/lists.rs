@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use verus_channel::{generate, queue};
 use verus_senders::Registry;
 
-/// Schemes that need no file, queues, and built-in channels.
+/// Schemes whose name alone suffices, queues, and built-in channels.
 pub fn lists() -> Value {
     let registry = Registry::default();
     let schemes = registry.catalogue().into_iter();

@@ -43,8 +43,8 @@ const QUIET: Duration = Duration::from_millis(5);
 /// After this long without any callback, no epoch matters any more, and packets in flight are
 /// stuck.
 const DORMANT: Duration = Duration::from_secs(1);
-/// Packets that may then leave, as many as a stack's own probes (RFC 9002 §6.2.4), first at once
-/// and later at growing intervals.
+/// Packets that may then leave, as many as a stack's own probes (RFC 9002 §6.2.4), first at once,
+/// then after intervals that double up to [`LONGEST_RESCUE`].
 const RESCUE_PACKETS: u64 = 2;
 const LONGEST_RESCUE: Duration = Duration::from_secs(8);
 /// A batch's packet is forgotten this long after its departure, plus [`STALE_RTTS`] round trips,

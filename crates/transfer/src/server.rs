@@ -491,7 +491,7 @@ async fn attend(
     };
     let error = loop {
         tokio::select! {
-            asked = connection.accept_bi() => match asked {
+            stream = connection.accept_bi() => match stream {
                 Ok(streams) => {
                     let under_way = client.pulse().open();
                     let silence = shared.config.limits.silence;

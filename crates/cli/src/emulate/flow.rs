@@ -1,4 +1,4 @@
-//! One flow of a run: what its ends need, and what they saw.
+//! One flow of a run: the settings of its ends, and their measurements.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -13,41 +13,41 @@ use verus_senders::Scheme;
 
 use super::stage::Stage;
 
-/// What either end needs.
+/// The settings of both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
-    /// Which flow of the run.
+    /// Index of the flow in the run.
     pub index: usize,
     /// Seeds its controller.
     pub seed: u64,
     /// Size of a packet (IP).
     pub packet_bytes: u16,
-    /// How long it is to send.
+    /// How long it sends.
     pub duration: Duration,
-    /// Where the receiver listens.
+    /// The receiver's address.
     pub receiver: SocketAddr,
-    /// The senders' and the receivers'.
+    /// The namespaces of senders and of receivers.
     pub namespaces: &'a [Namespace; 2],
-    /// When to do what.
+    /// Order of the run.
     pub stage: &'a Stage,
-    /// Where logs go, if anywhere.
+    /// The logs, if enabled.
     pub logs: Option<&'a Logs>,
     /// The run's seed.
     pub run_seed: u64,
 }
 
-/// A folder for logs, which the caller has made and names.
+/// A folder for logs, made by the caller.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Logs {
     folder: PathBuf,
     format: String,
-    /// What the run's channel is called in them.
+    /// The name of the run's channel in the logs.
     channel: String,
 }
 
 impl Flow<'_> {
-    /// A log for this flow, whose sender begins at `now`, if there are to be logs.
+    /// A log for this flow, if logs are enabled; its sender begins at `now`.
     pub fn log(
         &self,
         scheme: &Scheme,
@@ -72,10 +72,10 @@ impl Flow<'_> {
     }
 }
 
-/// What the ends of a flow saw.
+/// The measurements of a flow's ends.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What carried it.
+    /// Its transport.
     pub transport: &'static str,
     /// Bytes new to the receiver; over UDP with headers, as the simulator counts. `None` where the receiver is not ours.
     pub delivered_bytes: Option<u64>,
@@ -94,7 +94,7 @@ pub struct Outcome {
 /// A point of a delay profile.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ProfilePoint {
-    /// When, s.
+    /// Time, s.
     pub time_s: f64,
     /// `point` or `curve`.
     pub kind: &'static str,

@@ -1,8 +1,8 @@
 //! Any program as a sender: `cmd:SENDER => RECEIVER`.
 //!
-//! Both are command lines of a shell's, one in each namespace, told where the receiver is to listen. It is not known here what
-//! they send: the link measures their packets, by the receiver's port or, where one program is the only one of the run, by
-//! their belonging to no other flow.
+//! Both are shell command lines, one in each namespace, which receive the receiver's address. Their
+//! protocol is unknown here. The link measures their packets by the receiver's port. If the only
+//! flow of a run is one program's, it gets all packets that belong to no other flow.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,24 +16,25 @@ use nix::unistd::Pid;
 
 use super::flow::{Flow, Outcome};
 
-/// What such schemes begin with: `cmd:…`, or `cmd[LABEL]:…`.
+/// Prefix of such schemes: `cmd:…`, or `cmd[LABEL]:…`.
 const PREFIX: &str = "cmd";
-/// What stands between the two programs.
+/// Separates the two programs.
 const BETWEEN: &str = "=>";
-/// How often the end of the run, or of a program, is looked for.
+/// Interval of checks for the end of the run, or of a program.
 const LOOK: Span = Span::from_millis(10);
-/// How long a program has to end when it is told to.
+/// How long a program has to end after the signal.
 const LEAVE: Span = Span::from_millis(500);
-/// How long a receiver has until it must listen: less than everyone waits for it to, so that it is named.
+/// How long a receiver may take until it listens. Others wait longer for it, so that the error
+/// names the receiver.
 const UNTIL_IT_LISTENS: Span = Span::from_secs(15);
-/// What is kept of a line that a program prints.
+/// Bytes kept of a line that a program prints.
 const LONGEST_LINE: u64 = 1000;
 
 /// The programs of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     sender: String,
-    /// A TCP sink of ours if there is none.
+    /// If there is none, our TCP sink receives.
     receiver: Option<String>,
 }
 
@@ -61,7 +62,7 @@ impl Program {
     }
 }
 
-/// Receives until the run is over; returns how many bytes came, where we are who receives.
+/// Receives until the run is over. Returns the number of bytes, if the receiver is ours.
 pub fn receive(flow: &Flow<'_>, program: &Program) -> io::Result<Option<u64>> {
     let Some(receiver) = &program.receiver else {
         return sink(flow).map(Some);
@@ -95,7 +96,7 @@ pub fn send(flow: &Flow<'_>, program: &Program) -> io::Result<Outcome> {
     })
 }
 
-/// Takes whatever connections bring.
+/// Accepts connections, and counts and drops their data.
 fn sink(flow: &Flow<'_>) -> io::Result<u64> {
     let listener = TcpListener::bind(flow.receiver)?;
     listener.set_nonblocking(true)?;
@@ -139,18 +140,18 @@ fn listens(receiver: SocketAddr) -> io::Result<bool> {
     for table in ["tcp", "tcp6", "udp", "udp6"] {
         // A system without IPv6 has no such table.
         let table = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"));
-        let found = table.unwrap_or_default().lines().skip(1).any(|line| {
+        let is_listening = table.unwrap_or_default().lines().skip(1).any(|line| {
             let local = line.split_whitespace().nth(1);
             local.is_some_and(|local| local.ends_with(&port))
         });
-        if found {
+        if is_listening {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// A program under way, with all that it starts.
+/// A running program, with all its children.
 struct Running {
     end: &'static str,
     child: Child,
@@ -161,7 +162,7 @@ impl Running {
     /// Starts a command in the calling thread's namespace.
     fn start(end: &'static str, command: &str, flow: &Flow<'_>) -> io::Result<Self> {
         let seconds = flow.duration.as_secs_f64().ceil();
-        let told = [
+        let placeholders = [
             ("host", flow.receiver.ip().to_string()),
             ("port", flow.receiver.port().to_string()),
             ("seconds", seconds.to_string()),
@@ -170,11 +171,11 @@ impl Running {
         let mut words = command.to_owned();
         let mut shell = Command::new(std::env::current_exe()?);
         shell.args([crate::LAUNCH, "--parent", &std::process::id().to_string()]);
-        for (name, value) in &told {
+        for (name, value) in &placeholders {
             words = words.replace(&format!("{{{name}}}"), value);
             shell.env(format!("VERUS_{}", name.to_uppercase()), value);
         }
-        // A shell whose only command this is becomes it.
+        // With a single command, the shell executes it in place.
         shell.args(["--", "/bin/sh", "-c", &words]);
         let shell = shell.stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = shell.stderr(Stdio::piped()).process_group(0).spawn()?;
@@ -192,7 +193,7 @@ impl Running {
     /// Whether it has ended.
     ///
     /// # Errors
-    /// If it failed: its exit code, and the last that it said.
+    /// If it failed: its exit code, and its last line.
     fn look(&mut self) -> io::Result<bool> {
         let Some(status) = self.child.try_wait()? else {
             return Ok(false);
@@ -200,7 +201,7 @@ impl Running {
         if status.success() {
             return Ok(true);
         }
-        // What it started may still hold its standard error.
+        // Its children may still have its standard error open.
         self.kill(Signal::SIGKILL);
         let said = self.last_line.take().map(JoinHandle::join);
         let said = said.and_then(Result::ok).unwrap_or_default();
@@ -214,11 +215,11 @@ impl Running {
         )))
     }
 
-    /// Waits until the run is over, and ends what goes on then.
+    /// Waits until the run is over, and ends the program if it still runs.
     fn until_over(mut self, flow: &Flow<'_>) -> io::Result<()> {
         while !flow.stage.is_over() {
             if self.look()? {
-                // It has done its part; the run goes on without it.
+                // The program has ended successfully; the run goes on without it.
                 while !flow.stage.is_over() {
                     thread::sleep(LOOK);
                 }
@@ -235,7 +236,7 @@ impl Running {
     }
 }
 
-/// Nothing goes on that was started for a run.
+/// Ends the program and its children with the run.
 impl Drop for Running {
     fn drop(&mut self) {
         self.kill(Signal::SIGTERM);
@@ -275,7 +276,8 @@ mod tests {
 
     #[test]
     fn a_scheme_names_one_program_or_two() {
-        let parsed = |text| Program::parse(text).map(|found| found.map(|p| (p.sender, p.receiver)));
+        let parsed =
+            |text| Program::parse(text).map(|result| result.map(|p| (p.sender, p.receiver)));
         assert_eq!(parsed("cubic"), None);
         assert_eq!(parsed("cmd.py"), None);
         let (one, other) = ("send {host}".to_owned(), "take -p {port}".to_owned());

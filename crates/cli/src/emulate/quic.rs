@@ -14,14 +14,14 @@ use verus_senders::Scheme;
 
 use super::flow::{Flow, Outcome};
 
-/// How often an end that sleeps looks for the end of the run.
+/// Interval of checks of a sleeping end for the end of the run.
 const LOOK: Span = Span::from_millis(50);
 const CONNECTING: Span = Span::from_secs(10);
 /// Flow control and buffers are no limit: the controller alone decides.
 const ROOM: u32 = 1 << 27;
 const NAME: &str = "emulated";
 
-/// Receives until the run is over; returns how many bytes of data came, headers not counted.
+/// Receives until the run is over. Returns the bytes of data, without headers.
 pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
     runtime()?.block_on(async {
         let key = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).map_err(other)?;
@@ -131,7 +131,8 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// Packets of the run's size from the beginning, and no limit but the controller.
+/// Transport settings: packets of the run's size from the beginning, and only the controller as a
+/// limit.
 fn transport(flow: &Flow<'_>) -> io::Result<TransportConfig> {
     /// IPv4 and UDP.
     const HEADERS: u16 = 28;

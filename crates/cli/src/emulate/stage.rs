@@ -1,4 +1,5 @@
-//! Who begins when: the link with the first data, the flows when all are connected, and everybody's end.
+//! Order of a run: the link begins with the first data, the flows once all are connected, and all
+//! end together.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -15,15 +16,15 @@ use verus_emu::packet::Packet;
 use verus_measure::Meter;
 use verus_sim::{Paths, Scenario};
 
-/// How long connecting may take, and a first packet of data.
+/// Limit of the time to connect, and of the time until a first packet of data.
 const PATIENCE: Span = Span::from_secs(20);
 
-/// Where a run is, for all threads of it.
+/// The state of a run, shared by its threads.
 #[derive(Debug)]
 pub struct Stage {
     scene: Mutex<Scene>,
     changed: Condvar,
-    /// To the emulator.
+    /// Wakes the emulator.
     ring: UnixStream,
     wake: Mutex<Option<UnixStream>>,
     packet_bytes: usize,
@@ -37,7 +38,7 @@ struct Scene {
     listening: Vec<usize>,
     /// Certificates of those that have one.
     certificates: Vec<(usize, CertificateDer<'static>)>,
-    /// By what the packets of each connected sender are known, and its flow.
+    /// The mark of each connected sender's packets, and its flow.
     senders: Vec<(Mark, usize)>,
     /// Data may be sent.
     playing: bool,
@@ -46,16 +47,17 @@ struct Scene {
     over: bool,
 }
 
-/// By what a flow's packets are known.
+/// The mark by which a flow's packets are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// They come from this port.
+    /// Packets from this port.
     From(u16),
-    /// They are a program's: those to this port, if not to others.
+    /// Packets of a program: to this port, unless another flow claims them.
     Program(u16),
 }
 
-/// Measures the flows at the bottleneck, told apart by their senders' ports, and programs by their receivers'.
+/// Measures the flows at the bottleneck. They are distinguished by their senders' ports, and
+/// programs by their receivers' ports.
 #[derive(Debug)]
 pub struct Watch {
     /// The meter.
@@ -108,7 +110,7 @@ impl Stage {
         Ok(())
     }
 
-    /// A receiver listens.
+    /// Announces that the receiver of `flow` listens.
     pub fn listen(&self, flow: usize) {
         self.change(|scene| scene.listening.push(flow));
     }
@@ -118,12 +120,12 @@ impl Stage {
         self.wait("listening", |scene| scene.listening.contains(&flow))
     }
 
-    /// The sender of `flow` is connected, from `port`.
+    /// Announces that the sender of `flow` is connected, from `port`.
     pub fn announce(&self, flow: usize, port: u16) {
         self.change(|scene| scene.senders.push((Mark::From(port), flow)));
     }
 
-    /// The program that sends as `flow` can be started; its receiver is at `port`.
+    /// Announces that the program that sends as `flow` can be started; its receiver is at `port`.
     pub fn announce_program(&self, flow: usize, port: u16) {
         self.change(|scene| scene.senders.push((Mark::Program(port), flow)));
     }
@@ -139,19 +141,19 @@ impl Stage {
         scene.playing || scene.over
     }
 
-    /// The receiver of `flow` is known by `certificate`.
+    /// Announces the `certificate` of the receiver of `flow`.
     pub fn offer(&self, flow: usize, certificate: CertificateDer<'static>) {
         self.change(|scene| scene.certificates.push((flow, certificate)));
     }
 
-    /// By what to know the receiver of `flow`.
+    /// The certificate of the receiver of `flow`.
     pub fn certificate(&self, flow: usize) -> Option<CertificateDer<'static>> {
         let scene = self.scene();
         let offered = scene.certificates.iter().find(|(other, _)| *other == flow);
         offered.map(|(_, certificate)| certificate.clone())
     }
 
-    /// Whether everything is to end.
+    /// Whether the run is over.
     pub fn is_over(&self) -> bool {
         self.scene().over
     }
@@ -164,7 +166,7 @@ impl Stage {
     /// Lets the flows send once all `flows` are connected, and waits until the link has begun.
     ///
     /// # Errors
-    /// If one of that does not happen; everything ends then.
+    /// If a flow does not connect or the link does not begin; everything ends then.
     pub fn play(&self, flows: usize) -> io::Result<()> {
         let played = self
             .wait("connecting", |scene| scene.senders.len() == flows)
@@ -178,7 +180,8 @@ impl Stage {
         played
     }
 
-    /// Runs the emulator on a thread of its own until `duration` after the link began, then ends everything.
+    /// Runs the emulator on a separate thread until `duration` after the link began, then ends
+    /// everything.
     pub fn emulate<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -231,10 +234,10 @@ impl Stage {
                             Mark::Program(port) => watch.programs.push((port, flow)),
                         }
                     }
-                    // How large a program's packets are is not known before any has left.
+                    // The size of a program's packets is unknown before the first.
                     let programs_only = watch.programs.len() == flows;
-                    let least = if programs_only { 1 } else { self.packet_bytes };
-                    emulator.begin_with(Way::Forth, least);
+                    let least_bytes = if programs_only { 1 } else { self.packet_bytes };
+                    emulator.begin_with(Way::Forth, least_bytes);
                 }
             }
         }
@@ -253,12 +256,12 @@ impl Watch {
         }
         match *self.programs {
             [] => None,
-            // It may use more ports than we know of, and fragments have none.
+            // A program may use additional ports, and fragments have none.
             [(_, flow)] => Some(flow),
             _ => {
                 let to = ports?.1;
-                let known = self.programs.iter().find(|(port, _)| *port == to);
-                known.map(|&(_, flow)| flow)
+                let program = self.programs.iter().find(|(port, _)| *port == to);
+                program.map(|&(_, flow)| flow)
             }
         }
     }

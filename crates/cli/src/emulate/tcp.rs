@@ -8,11 +8,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::flow::{Flow, Outcome};
 
-/// How long a call may wait before the end of the run is looked for.
+/// How long a call may wait before the next check for the end of the run.
 const WAIT: Span = Span::from_millis(100);
 const CONNECTING: Span = Span::from_secs(10);
 
-/// Receives until the run is over; returns how many bytes of data came, headers not counted.
+/// Receives until the run is over. Returns the bytes of data, without headers.
 pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
     let listener = TcpListener::bind(flow.receiver)?;
     listener.set_nonblocking(true)?;
@@ -49,7 +49,8 @@ pub fn send(flow: &Flow<'_>, congestion_control: &str) -> io::Result<Outcome> {
         Some(Protocol::TCP),
     )?;
     socket.set_tcp_congestion(congestion_control.as_bytes())?;
-    // What is left to send as the run ends goes with it: else the kernel would try for minutes, and keep the namespace.
+    // Unsent data are dropped when the run ends. Otherwise the kernel would try to send them for
+    // minutes, and keep the namespace.
     socket.set_linger(Some(Span::ZERO))?;
     socket.connect_timeout(&flow.receiver.into(), CONNECTING)?;
     let mut stream: TcpStream = socket.into();

@@ -1,4 +1,4 @@
-//! Our controllers over UDP: the paper's sender and receiver, as `verus probe` has them.
+//! Our controllers over UDP: the paper's sender and receiver, as in `verus probe`.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use verus_senders::Scheme;
 
 use super::flow::{Flow, Outcome, ProfilePoint};
 
-/// How often an end that sleeps looks for the end of the run.
+/// Interval of checks of a sleeping end for the end of the run.
 const LOOK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longer than any run: an outage of the channel is no reason to give up.

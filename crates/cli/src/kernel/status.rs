@@ -1,11 +1,11 @@
-//! `kernel status`: what is loaded, and what its flows do.
+//! `kernel status`: the loaded congestion controls, and measurements of their flows.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use verus_kernel::{Flow, Loaded, Reader};
 
-use super::told;
+use super::failure_of;
 use crate::failure::Failure;
 use crate::table;
 use crate::ui::Ui;
@@ -20,7 +20,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Shows it.
+/// Shows the status.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     loop {
         let all = read()?;
@@ -41,9 +41,9 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     }
 }
 
-/// What is loaded, each with its flows here.
+/// The loaded congestion controls, each with its flows in this network namespace.
 fn read() -> Result<Vec<(Loaded, Vec<Flow>)>, Failure> {
-    let loaded = verus_kernel::list().map_err(|error| told(&error))?;
+    let loaded = verus_kernel::list().map_err(|error| failure_of(&error))?;
     let mut all = Vec::new();
     for one in loaded {
         match Reader::new(&one).and_then(|reader| reader.read()) {
@@ -51,20 +51,20 @@ fn read() -> Result<Vec<(Loaded, Vec<Flow>)>, Failure> {
                 flows.sort_by_key(|flow| (flow.local, flow.remote));
                 all.push((one, flows));
             }
-            // What is unloaded goes with its last flow: perhaps just now.
+            // An unloaded one disappears with its last flow, perhaps just now.
             Err(_) if !one.registered => {}
-            Err(error) => return Err(told(&error)),
+            Err(error) => return Err(failure_of(&error)),
         }
     }
     Ok(all)
 }
 
-/// In Mbit/s.
+/// Converts bit/s to Mbit/s.
 pub fn mbps(bits: u64) -> f64 {
     bits as f64 / 1e6
 }
 
-/// In ms.
+/// Converts to milliseconds.
 pub fn ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }

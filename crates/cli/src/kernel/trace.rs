@@ -1,4 +1,5 @@
-//! `kernel trace`: what flows of the kernel do over time, in the folder that `probe client --out` leaves.
+//! `kernel trace`: measurements of the kernel's flows over time, in a folder as from `probe client
+//! --out`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,19 +13,19 @@ use verus_kernel::{Flow, LAW, Loaded, Reader};
 use verus_measure::{PathFlow, PathMeter, PathTotals};
 use verus_probe::results::{FlowRow, Responsiveness, Row, SCHEMA, SeriesRow};
 
+use super::failure_of;
 use super::status::{mbps, ms, running};
-use super::told;
 use crate::failure::Failure;
 use crate::folder::{self, Contents, joined, value};
 use crate::signals::Signals;
 use crate::typed::seconds;
 use crate::ui::Ui;
 
-/// How often the flows are looked at. What begins and ends in between is not seen.
+/// Interval at which the flows are read. A flow that begins and ends in between is missed.
 const LOOK: Duration = Duration::from_millis(20);
-/// Of a time series.
+/// Length of a bin of a time series.
 const BIN: Duration = Duration::from_millis(100);
-/// Flows that are traced at the most: a busy server has many, and a picture shows few.
+/// Most flows that are traced: a busy server has many, and a picture shows few.
 const MOST_FLOWS: usize = 1000;
 
 #[derive(clap::Args)]
@@ -40,14 +41,15 @@ pub struct Args {
     force: bool,
 }
 
-/// Traces what is loaded, until the time is over or somebody ends it; then the folder is written, whole.
+/// Traces the loaded congestion controls until the time is over or a signal arrives, and then
+/// writes the whole folder.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     folder::check("--out", &args.out, args.force)?;
     let ui = ui.to_the_end();
     let mut traces = Vec::new();
-    let all = verus_kernel::list().map_err(|error| told(&error))?;
+    let all = verus_kernel::list().map_err(|error| failure_of(&error))?;
     for loaded in all {
-        // What was unloaded and has no flow gets none any more.
+        // An unloaded one without a flow gets no new flows.
         if !loaded.registered && running(&loaded) == 0 {
             continue;
         }
@@ -55,7 +57,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         match Reader::new(&loaded).map(|reader| Trace::new(loaded, reader)) {
             Ok(trace) => traces.push(trace),
             Err(_) if is_going => {}
-            Err(error) => return Err(told(&error)),
+            Err(error) => return Err(failure_of(&error)),
         }
     }
     if traces.is_empty() {
@@ -98,13 +100,13 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     Ok(())
 }
 
-/// By the clock that stamps what the kernel tells.
+/// The time of the clock that the kernel's reports use.
 fn now() -> Time {
     let time = clock_gettime(ClockId::Monotonic);
     Time::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Until it is time, or a signal comes.
+/// Waits for `span`, or until a signal arrives.
 fn wait(signals: &Signals, span: Duration) -> Result<(), Failure> {
     let span = Timespec::try_from(Span::from_nanos(span.as_nanos())).expect("short");
     let mut woken = [PollFd::new(signals, PollFlags::IN)];
@@ -122,12 +124,12 @@ struct Trace {
     is_full: bool,
 }
 
-/// A flow, and what was seen of it.
+/// A flow, and its measurements.
 struct Traced {
     first: Flow,
     last: Flow,
     meter: PathMeter,
-    /// Of each bin in which it was looked at, the last look.
+    /// The last reading of each bin that has one.
     bins: Vec<(usize, Flow)>,
 }
 
@@ -135,7 +137,7 @@ fn ends(flow: &Flow) -> (SocketAddr, SocketAddr) {
     (flow.local, flow.remote)
 }
 
-/// What arrived of it so far, with headers.
+/// Bytes delivered to the receiver so far, with headers.
 fn arrived(flow: &Flow) -> u64 {
     flow.acked_bytes + u64::from(flow.delivered_packets) * u64::from(flow.header_bytes)
 }
@@ -160,12 +162,12 @@ impl Trace {
     }
 
     fn look(&mut self, began: Time) -> Result<(), Failure> {
-        for flow in self.reader.read().map_err(|error| told(&error))? {
-            // Another connection may have the same ends after it: one that goes back to the start.
-            let known = self.flows.iter().rposition(|known| {
-                ends(&known.last) == ends(&flow) && known.last.acked_bytes <= flow.acked_bytes
+        for flow in self.reader.read().map_err(|error| failure_of(&error))? {
+            // A later connection may have the same ends. Its counts begin again.
+            let index = self.flows.iter().rposition(|traced| {
+                ends(&traced.last) == ends(&flow) && traced.last.acked_bytes <= flow.acked_bytes
             });
-            match known {
+            match index {
                 Some(index) => self.flows[index].see(began, flow),
                 None if self.flows.len() == MOST_FLOWS => self.is_full = true,
                 None => self.flows.push(Traced::new(began, flow)),
@@ -204,12 +206,12 @@ impl Traced {
         self.last = flow;
     }
 
-    /// What of a count belongs to the trace: the flow may be older.
+    /// The part of a count that belongs to the trace: the flow may be older.
     fn since(&self, count: fn(&Flow) -> u32) -> u64 {
         u64::from(count(&self.last).saturating_sub(count(&self.first)))
     }
 
-    fn seen(&self) -> PathFlow<'_> {
+    fn path_flow(&self) -> PathFlow<'_> {
         PathFlow {
             meter: &self.meter,
             distinct: Bytes::new(self.last.acked_bytes - self.first.acked_bytes),
@@ -223,25 +225,25 @@ impl Traced {
 
     fn series(&self, run: usize, index: usize) -> impl Iterator<Item = Value> + '_ {
         self.bins.iter().map(move |(bin, flow)| {
-            let seen = self.meter.bins().get(*bin).copied().unwrap_or_default();
-            let told = value(&SeriesRow {
+            let bin_totals = self.meter.bins().get(*bin).copied().unwrap_or_default();
+            let row = value(&SeriesRow {
                 run,
                 flow: index,
                 time_s: *bin as f64 * BIN.as_secs_f64(),
                 capacity_mbps: None,
-                throughput_mbps: self.meter.bin_throughput_mbps(&seen),
-                qdelay_ms: self.meter.bin_delay_ms(&seen),
-                rtt_ms: seen.rtt_mean_ms(),
+                throughput_mbps: self.meter.bin_throughput_mbps(&bin_totals),
+                qdelay_ms: self.meter.bin_delay_ms(&bin_totals),
+                rtt_ms: bin_totals.rtt_mean_ms(),
                 window_bytes: Some(flow.window_bytes as f64),
-                lost: seen.lost,
+                lost: bin_totals.lost,
             });
-            joined([told, own(flow)])
+            joined([row, law_columns(flow)])
         })
     }
 }
 
-/// The law's own series, under the names that they have in a simulation.
-fn own(flow: &Flow) -> Value {
+/// Columns of the law's state, named as its series in a simulation.
+fn law_columns(flow: &Flow) -> Value {
     json!({
         "pacing_mbps": mbps(flow.pace_bps),
         "delay_min_ms": ms(flow.base),
@@ -253,7 +255,7 @@ fn own(flow: &Flow) -> Value {
     })
 }
 
-/// Of the bins since then, the one in which the flow was looked at.
+/// Index of the bin, counted from `began`, in which the flow was read.
 fn bin(began: Time, flow: &Flow) -> usize {
     let since = Time::from_nanos(flow.at.as_nanos() as u64).since(began);
     (since.as_nanos() / BIN.as_nanos()) as usize
@@ -274,7 +276,7 @@ fn contents(traces: &[Trace], interval: Duration) -> Contents {
             let series = flow.series(run, index);
             contents
                 .series
-                .extend(series.map(|told| joined([identity.clone(), told])));
+                .extend(series.map(|row| joined([identity.clone(), row])));
         }
         runs.push(json!({
             "trace": row.trace, "queue": row.queue, "scheme": row.per_flow[0].scheme, "label": trace.label(),
@@ -285,10 +287,10 @@ fn contents(traces: &[Trace], interval: Duration) -> Contents {
                 "local": flow.last.local.to_string(), "remote": flow.last.remote.to_string(),
             })).collect::<Vec<_>>(),
         }));
-        let own = json!({"part": "", "trace_sha256": null});
+        let no_trace = json!({"part": "", "trace_sha256": null});
         contents
             .rows
-            .push(joined([identity.clone(), own, value(&row)]));
+            .push(joined([identity.clone(), no_trace, value(&row)]));
     }
     contents.run = json!({
         "kind": "probe",
@@ -305,17 +307,17 @@ fn contents(traces: &[Trace], interval: Duration) -> Contents {
 
 fn row(trace: &Trace, host: &str, interval: Duration) -> Row {
     let config = &trace.loaded.config;
-    let seen: Vec<PathFlow<'_>> = trace.flows.iter().map(Traced::seen).collect();
+    let path_flows: Vec<PathFlow<'_>> = trace.flows.iter().map(Traced::path_flow).collect();
     let scheme = format!("kernel:{}", config.words());
-    let each = trace.flows.iter().zip(&seen).enumerate();
-    let per_flow = each.map(|(index, (flow, seen))| FlowRow {
+    let each = trace.flows.iter().zip(&path_flows).enumerate();
+    let per_flow = each.map(|(index, (flow, path_flow))| FlowRow {
         flow: index,
         scheme: scheme.clone(),
-        metrics: seen.metrics(Some(interval)),
-        sent: seen.sent,
-        lost: seen.lost,
+        metrics: path_flow.metrics(Some(interval)),
+        sent: path_flow.sent,
+        lost: path_flow.lost,
         timeouts: flow.since(|flow| flow.timeouts),
-        delivered_bytes: seen.distinct.get(),
+        delivered_bytes: path_flow.distinct.get(),
     });
     Row {
         schema: SCHEMA,
@@ -339,7 +341,7 @@ fn row(trace: &Trace, host: &str, interval: Duration) -> Row {
         signal_delay_p95_ms: None,
         path_loss_rate: None,
         responsiveness: Responsiveness::default(),
-        totals: PathTotals::of(&seen, Some(interval)),
+        totals: PathTotals::of(&path_flows, Some(interval)),
         per_flow: per_flow.collect(),
     }
 }

@@ -1,4 +1,4 @@
-//! `probe client`: a test of the path to a server, what a person sees of it meanwhile, and its results.
+//! `probe client`: a test of the path to a server, its display and its results.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ use crate::qlog;
 use crate::typed::{mbps, queue_millis, seconds};
 use crate::ui::Ui;
 
-use super::contents::{Asked, contents};
+use super::contents::{TestSettings, contents};
 use super::packet_log::PacketLog;
 use super::session::{Session, Watched};
 use super::table::{round_trips, table};
@@ -38,7 +38,7 @@ pub struct Args {
     port: Option<u16>,
     /// Direction of the data: up is to the server (default: up; with --record: both).
     #[arg(long, value_enum)]
-    direction: Option<Way>,
+    direction: Option<TestDirection>,
     /// The same as --direction down, by iperf3's name.
     #[arg(short = 'R', long, conflicts_with = "direction")]
     reverse: bool,
@@ -114,12 +114,13 @@ impl Args {
         }
     }
 
-    /// Which way the data goes, where that was said.
-    pub(super) fn way(&self) -> Option<Way> {
-        self.direction.or(self.reverse.then_some(Way::Down))
+    /// The direction of the data, if given.
+    pub(super) fn test_direction(&self) -> Option<TestDirection> {
+        self.direction
+            .or(self.reverse.then_some(TestDirection::Down))
     }
 
-    /// Which kind of address is asked for.
+    /// The kind of address, if given.
     pub(super) fn family(&self) -> Option<Family> {
         match (self.ipv4, self.ipv6) {
             (true, _) => Some(Family::V4),
@@ -139,7 +140,7 @@ pub(super) enum RecordMode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Way {
+pub(super) enum TestDirection {
     /// From here to the server.
     Up,
     /// From the server to here.
@@ -206,13 +207,13 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     }
     if let Some((connection, record)) = test.result() {
         if let Some(out) = &args.out {
-            let asked = Asked {
+            let settings = TestSettings {
                 host: &args.host.name,
                 address: session.address.to_string(),
                 request: &request,
                 schemes: [&args.scheme; 2],
             };
-            folder::write("--out", out, &contents(&asked, record))?;
+            folder::write("--out", out, &contents(&settings, record))?;
             ui.note(format_args!(
                 "results in `{}`; `verus report` draws them",
                 out.display()
@@ -249,8 +250,8 @@ fn flow_logs(
 }
 
 fn request(args: &Args) -> Request {
-    let flows = |ways: [Way; 2]| {
-        if ways.contains(&args.way().unwrap_or(Way::Up)) {
+    let flows = |directions: [TestDirection; 2]| {
+        if directions.contains(&args.test_direction().unwrap_or(TestDirection::Up)) {
             args.flows
         } else {
             0
@@ -262,8 +263,8 @@ fn request(args: &Args) -> Request {
         (None, None) => 10.0,
     };
     Request {
-        upload_flows: flows([Way::Up, Way::Both]),
-        download_flows: flows([Way::Down, Way::Both]),
+        upload_flows: flows([TestDirection::Up, TestDirection::Both]),
+        download_flows: flows([TestDirection::Down, TestDirection::Both]),
         packet_bytes: args.packet_bytes,
         status_millis: 100,
         duration_nanos: (duration * 1e9) as u64,
@@ -274,7 +275,7 @@ fn request(args: &Args) -> Request {
     }
 }
 
-/// Prints what came of a test: JSON or a table.
+/// Prints the results of a test: JSON or a table.
 pub(super) fn show(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure> {
     if args.json {
         for (_, row) in &record.rows {
@@ -291,7 +292,7 @@ pub(super) fn show(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure>
     Ok(())
 }
 
-/// A server's limit is no property of the path: says where a result may be nothing else.
+/// Warns where a result may show the server's limit instead of the path's.
 fn limited(ui: &Ui, record: &Record) {
     let rows = record.rows.iter().map(|(_, row)| row);
     if let Some(limit) = rows.clone().find_map(|row| row.server_limit_mbps)
@@ -306,7 +307,7 @@ fn limited(ui: &Ui, record: &Record) {
     }
 }
 
-/// What `-v` adds: how well the clock and the path behaved.
+/// The additional lines of `-v`: how well the clock and the path behaved.
 pub(super) fn details(ui: &Ui, driver: &Driver, connection: &Connection) {
     let quantiles = |histogram: &hdrhistogram::Histogram<u32>| {
         let at = |q| histogram.value_at_quantile(q);

@@ -1,4 +1,4 @@
-//! What a test leaves in its folder.
+//! The files of a test's folder.
 
 use serde_json::json;
 use verus_probe::results::{Direction, Record};
@@ -7,9 +7,9 @@ use verus_senders::Scheme;
 
 use crate::folder::{Contents, joined, value};
 
-/// What was asked of the test, for `run.json`.
+/// The settings of the test, for `run.json`.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct TestSettings<'a> {
     /// The server as the person named it.
     pub host: &'a str,
     /// Its address.
@@ -20,7 +20,7 @@ pub struct Asked<'a> {
     pub schemes: [&'a Scheme; 2],
 }
 
-impl Asked<'_> {
+impl TestSettings<'_> {
     fn scheme(&self, direction: Direction) -> &Scheme {
         match direction {
             Direction::Up => self.schemes[0],
@@ -29,29 +29,29 @@ impl Asked<'_> {
     }
 }
 
-/// Rows, series and profiles with what tells whose they are, and the configuration.
-pub fn contents(asked: &Asked<'_>, record: &Record) -> Contents {
+/// Rows, series and profiles with the run that they belong to, and the configuration.
+pub fn contents(settings: &TestSettings<'_>, record: &Record) -> Contents {
     let identity = |run: usize| {
         let (direction, row) = &record.rows[run];
-        let label = asked.scheme(*direction).label();
+        let label = settings.scheme(*direction).label();
         json!({
             "run": run, "trace": row.trace, "queue": row.queue, "label": label, "seed": row.seed,
         })
     };
     let rows = record.rows.iter().enumerate().map(|(run, (_, row))| {
-        let own = json!({"part": "", "trace_sha256": null});
-        joined([identity(run), own, value(row)])
+        let no_trace = json!({"part": "", "trace_sha256": null});
+        joined([identity(run), no_trace, value(row)])
     });
     let series = record.series.iter();
     let profiles = record.profiles.iter();
-    let request = asked.request;
+    let request = settings.request;
     let (sent_s, rtt_ms): (Vec<f64>, Vec<f64>) = record.echoes.iter().copied().unzip();
     let run = json!({
         "kind": "probe",
         "settings": {
-            "host": asked.host,
-            "address": asked.address,
-            "scheme": asked.schemes[0].text(),
+            "host": settings.host,
+            "address": settings.address,
+            "scheme": settings.schemes[0].text(),
             "upload_flows": request.upload_flows,
             "download_flows": request.download_flows,
             "duration_s": request.duration_nanos as f64 / 1e9,
@@ -68,7 +68,7 @@ pub fn contents(asked: &Asked<'_>, record: &Record) -> Contents {
         })).collect::<Vec<_>>(),
         "runs": record.rows.iter().map(|(direction, row)| json!({
             "trace": row.trace, "queue": row.queue,
-            "scheme": asked.scheme(*direction).text(), "label": asked.scheme(*direction).label(),
+            "scheme": settings.scheme(*direction).text(), "label": settings.scheme(*direction).label(),
             "scenario": {
                 "flows": row.flows, "packet_bytes": row.packet_bytes, "seed": row.seed,
                 "duration_s": row.duration_s,

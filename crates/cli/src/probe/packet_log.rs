@@ -1,4 +1,4 @@
-//! `probe client --log`: what happened to each packet, as CSV.
+//! `probe client --log`: the events of each packet, as CSV.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,7 +15,7 @@ fn failed(log: &Path, error: &io::Error) -> Failure {
     Failure::run(format_args!("--log: `{}`: {error}", log.display()))
 }
 
-/// The packet log: a CSV file that appears when it is whole.
+/// The packet log: a CSV file that gets its name when it is complete.
 pub(super) struct PacketLog {
     path: PathBuf,
     draft: DraftFile,
@@ -63,9 +63,9 @@ impl PacketLog {
                 window,
                 retransmission,
             } => {
-                let what = if retransmission { "resent" } else { "sent" };
+                let kind = if retransmission { "resent" } else { "sent" };
                 let (at, size, window) = (micros(at), size.get(), window.get());
-                writeln!(self.file, "{what},{flow},{number},{at},{size},{window},,,")
+                writeln!(self.file, "{kind},{flow},{number},{at},{size},{window},,,")
             }
             Event::Acked {
                 flow,
@@ -98,7 +98,7 @@ impl PacketLog {
                 let (at, sent, size) = (micros(at), micros(sent), size.get());
                 writeln!(self.file, "received,{flow},{number},{at},{size},,{sent},,")
             }
-            // Of no packet of the log, or said by an `acked` line already.
+            // These concern no packet of the log, or an `acked` line covers them.
             Event::Told { .. } | Event::Control { .. } => Ok(()),
         }
     }

@@ -1,4 +1,5 @@
-//! `probe client --record`: what a live channel carries, both ways, as traces (`docs/recording.md`).
+//! `probe client --record`: recordings of a live channel in both directions, as traces
+//! (`docs/recording.md`).
 
 use std::io::Write as _;
 use std::path::Path;
@@ -17,29 +18,29 @@ use crate::failure::Failure;
 use crate::folder;
 use crate::ui::Ui;
 
-use super::client::{Args, RecordMode, Way as Ways, details, show};
-use super::contents::{Asked, contents};
+use super::client::{Args, RecordMode, TestDirection, details, show};
+use super::contents::{TestSettings, contents};
 use super::session::{Session, Test, Watched};
 
-/// What an opportunity of a recorded trace carries: a packet of Mahimahi's.
+/// Bytes of an opportunity in a recorded trace: Mahimahi's packet.
 const OPPORTUNITY: Bytes = Bytes::new(1500);
-/// How long a channel is recorded unless told otherwise, s.
+/// Default length of a recording, s.
 const DEFAULT_SECONDS: f64 = 60.0;
 
-/// From which share of the time on a queue is taken to have stood all the time.
+/// Share of the time with a queue from which the queue counts as permanent.
 const STEADY: f64 = 0.95;
 
-/// How much is drawn of single arrivals, as in the paper's Fig. 1, and how many at the most.
+/// Stretch of single arrivals for drawing, as in the paper's Fig. 1, and their largest number.
 const DRAWN: Duration = Duration::from_millis(250);
 const MOST_DRAWN: usize = 3000;
 
-/// What is recorded, and how.
+/// The settings of a recording.
 struct Plan {
     mode: RecordMode,
     request: Request,
-    /// Of what goes up, and of what comes down.
+    /// The schemes of upload and download.
     schemes: [Scheme; 2],
-    /// The constant rates of the same, where they have one.
+    /// The constant rates of upload and download, if any.
     offered: [Option<Rate>; 2],
     settling: Duration,
 }
@@ -86,12 +87,12 @@ impl Plan {
             RecordMode::Saturate => recording::SETTLING,
             RecordMode::Constant => Duration::ZERO,
         };
-        let direction = args.way().unwrap_or(Ways::Both);
-        let flows = |way| u16::from(direction == way || direction == Ways::Both);
+        let direction = args.test_direction().unwrap_or(TestDirection::Both);
+        let flows = |way| u16::from(direction == way || direction == TestDirection::Both);
         let duration = Duration::from_secs_f64(args.duration.unwrap_or(DEFAULT_SECONDS));
         let request = Request {
-            upload_flows: flows(Ways::Up),
-            download_flows: flows(Ways::Down),
+            upload_flows: flows(TestDirection::Up),
+            download_flows: flows(TestDirection::Down),
             packet_bytes: args.packet_bytes,
             status_millis: 100,
             duration_nanos: (duration + settling).as_nanos(),
@@ -113,7 +114,8 @@ impl Plan {
 /// Records into `target`.
 ///
 /// # Errors
-/// If nothing could be recorded; then nothing is left. A load that was cut short leaves what came of it.
+/// If nothing could be recorded; then no files remain. The results of a load that was cut short are
+/// kept.
 pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
     let ui = &ui.to_the_end();
     let plan = Plan::new(args)?;
@@ -183,22 +185,22 @@ pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
                 .err()
                 .unwrap_or_else(|| failed(&error))
         })?;
-    let asked = Asked {
+    let settings = TestSettings {
         host,
         address: session.address.to_string(),
         request: &plan.request,
         schemes: [&plan.schemes[0], &plan.schemes[1]],
     };
-    let mut contents = contents(&asked, record);
+    let mut contents = contents(&settings, record);
     let granted = (record.rows.iter())
         .find_map(|(_, row)| row.server_limit_mbps)
         .map(Rate::from_mbps);
-    let told =
+    let notes =
         add(&mut contents, &plan, &recording, granted, wall).map_err(|error| failed(&error))?;
     folder::write("--record", target, &contents)?;
     show(args, ui, record)?;
     details(ui, &session.driver, connection);
-    for line in told {
+    for line in notes {
         ui.note(line);
     }
     ui.note(format_args!(
@@ -234,7 +236,8 @@ fn tape(
     Ok((test, tape))
 }
 
-/// Adds the recording's files to those of the test, and what `run.json` says of it. Returns the same for a person.
+/// Adds the recording's files and its part of `run.json` to those of the test. Returns lines for a
+/// person.
 fn add(
     contents: &mut folder::Contents,
     plan: &Plan,
@@ -243,28 +246,29 @@ fn add(
     wall: (SystemTime, Time),
 ) -> Result<Vec<String>, verus_channel::Error> {
     let clocks = &recording.clocks;
-    // The clocks of the two ends begin with their programs: how far apart they are says nothing to a person.
-    let mut told = vec![format!(
+    // The clocks of the two ends begin with their programs, so their difference means nothing to a
+    // person.
+    let mut notes = vec![format!(
         "base round trip {:.2} ms; one-way delays are known to ± {:.3} ms",
         clocks.base_rtt_ms, clocks.offset_error_ms
     )];
-    let mut ways = serde_json::Map::new();
-    let asked = [plan.request.upload_flows, plan.request.download_flows];
+    let mut directions = serde_json::Map::new();
+    let flow_counts = [plan.request.upload_flows, plan.request.download_flows];
     for (((direction, way), offered), flows) in [
         (Direction::Up, &recording.up),
         (Direction::Down, &recording.down),
     ]
     .into_iter()
     .zip(plan.offered)
-    .zip(asked)
+    .zip(flow_counts)
     {
         if flows == 0 {
             continue;
         }
         let bounds = [granted, offered];
         let (lines, summary) = add_way(contents, direction, way, bounds, recording.from, wall)?;
-        told.extend(lines);
-        ways.insert(direction.name().to_owned(), summary);
+        notes.extend(lines);
+        directions.insert(direction.name().to_owned(), summary);
     }
     if let Value::Object(run) = &mut contents.run {
         run.insert("kind".to_owned(), json!("recording"));
@@ -280,16 +284,16 @@ fn add(
                 "settling_s": plan.settling.as_secs_f64(),
                 "opportunity_bytes": OPPORTUNITY.get(),
                 "clocks": clocks,
-                "ways": ways,
+                "ways": directions,
             }),
         );
     }
-    Ok(told)
+    Ok(notes)
 }
 
-/// Adds one direction's files; returns lines for a person, and what `run.json` says of it.
+/// Adds one direction's files. Returns lines for a person, and its part of `run.json`.
 ///
-/// A trace whose rate the path did not bound is named for what did.
+/// A trace whose rate the path did not limit is named after the actual limit.
 fn add_way(
     contents: &mut folder::Contents,
     direction: Direction,
@@ -331,7 +335,7 @@ fn add_way(
         way.sent,
         way.queued_share * 100.0
     );
-    let told = words(limit, way, granted, offered, &trace_file);
+    let verdict = words(limit, way, granted, offered, &trace_file);
     let summary = json!({
         "trace": trace_file,
         "limited_by": limit,
@@ -348,16 +352,16 @@ fn add_way(
         "stretch": stretch(way),
         "series": series(way, from),
     });
-    Ok(([line, format!("{name}: {told}")], summary))
+    Ok(([line, format!("{name}: {verdict}")], summary))
 }
 
-/// The command that replays a recording: its trace, the measured delay, and the other direction for acknowledgements. None
-/// where neither direction is a channel.
+/// The command that replays a recording: its trace, the measured delay, and the other direction for
+/// acknowledgements. None if no direction is a channel.
 fn replay(target: &Path, recording: &Value) -> Option<String> {
     let mut channels = ["down", "up"].into_iter().filter_map(|name| {
-        let way = &recording["ways"][name];
-        let file = target.join(way["trace"].as_str()?);
-        (way["is_channel"] == true).then(|| quoted(&file.to_string_lossy()))
+        let direction = &recording["ways"][name];
+        let file = target.join(direction["trace"].as_str()?);
+        (direction["is_channel"] == true).then(|| quoted(&file.to_string_lossy()))
     });
     let mut command = format!("verus compare --trace {}", channels.next()?);
     if let Some(back) = channels.next() {
@@ -367,7 +371,7 @@ fn replay(target: &Path, recording: &Value) -> Option<String> {
     Some(format!("{command} --delay {:.2}ms", rtt_ms / 2.0))
 }
 
-/// As a shell takes it for one word.
+/// Quotes a text as one word of a shell.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -377,7 +381,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// What bounded a recorded rate, and what the trace is therefore worth.
+/// The limit of a recorded rate, in words, with its consequence for the trace.
 fn words(
     limit: Limit,
     way: &Way,
@@ -412,7 +416,8 @@ fn words(
     }
 }
 
-/// A short stretch from the middle: when packets arrived, ms from its first, and their bytes; for drawing.
+/// A short stretch from the middle, for drawing: arrival times in ms from its first packet, and
+/// bytes.
 fn stretch(way: &Way) -> Vec<(f64, u64)> {
     let middle = &way.arrivals[way.arrivals.len() / 2..];
     let Some(first) = middle.first() else {
@@ -427,8 +432,8 @@ fn stretch(way: &Way) -> Vec<(f64, u64)> {
         .collect()
 }
 
-/// Rate and mean one-way delay in bins of 100 ms, null where nothing arrived; by the times of arrival, where the
-/// test's own series of uploads go by those of acknowledgements.
+/// Rate and mean one-way delay in bins of 100 ms, null where nothing arrived. These bins go by
+/// arrival times; the test's own series of uploads go by those of acknowledgements.
 fn series(way: &Way, from: Time) -> Value {
     const BIN: Duration = Duration::from_millis(100);
     let bin = |at: Time| (at.since(from).as_nanos() / BIN.as_nanos()) as usize;
@@ -452,7 +457,7 @@ fn series(way: &Way, from: Time) -> Value {
     })
 }
 
-/// When packets with data arrived, as Unix times: what `verus trace convert` reads.
+/// Arrivals of packets with data, as Unix times, in the format that `verus trace convert` reads.
 fn raw_log(way: &Way, wall: (SystemTime, Time)) -> Vec<u8> {
     let mut text = Vec::new();
     for arrival in way
@@ -474,7 +479,7 @@ fn packets(way: &Way, from: Time) -> Vec<u8> {
     let seconds = |at: Time| (at.as_nanos() as f64 - from.as_nanos() as f64) / 1e9;
     for arrival in &way.arrivals {
         let (at, size) = (seconds(arrival.at), arrival.size.get());
-        // When a packet without data left is not reported.
+        // The time when a packet without data was sent is not reported.
         let written = match arrival.number {
             Some(number) => writeln!(
                 text,
@@ -489,7 +494,7 @@ fn packets(way: &Way, from: Time) -> Vec<u8> {
     text
 }
 
-/// The wall clock's time at `at`, by one moment on both clocks.
+/// The wall clock's time at `at`, from one moment on both clocks.
 fn unix(at: Time, (wall, moment): (SystemTime, Time)) -> SystemTime {
     let after = std::time::Duration::from_nanos(at.since(moment).as_nanos());
     let before = std::time::Duration::from_nanos(moment.since(at).as_nanos());

@@ -1,4 +1,4 @@
-//! `probe server`: grants tests within limits until a signal, and says what it granted.
+//! `probe server`: grants tests within limits until a signal, and reports them.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -67,10 +67,10 @@ pub struct Args {
 /// Default of --max-mbps without a key, Mbit/s in each direction.
 const STRANGERS_MBPS: f64 = 100.0;
 
-/// How long a server that was told to stop waits for its clients to hear of it.
+/// How long a server that stops waits until its clients have received its close.
 const GOODBYE: Duration = Duration::from_millis(500);
 
-/// Serves until it is told to stop.
+/// Serves until a signal stops it.
 ///
 /// # Errors
 /// If it cannot listen, and the signal that ended it.
@@ -107,22 +107,24 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let mut driver = Driver::new(socket).map_err(cannot)?;
     let mut server = Server::new(config, Catalogue, super::entropy()?, driver.clock().now());
     let log = Log::new(*ui, args.json)?;
-    let who = if open {
+    let audience = if open {
         "; anybody may measure (--key-file restricts that)"
     } else {
         ", for clients with the key"
     };
-    let most = mbps.map_or_else(String::new, |mbps| {
+    let rate_limit = mbps.map_or_else(String::new, |mbps| {
         format!(", {mbps} Mbit/s a client (--max-mbps)")
     });
     let listening = json!({
         "event": "listening", "address": local.to_string(), "key": !open, "max_mbps": mbps,
     });
-    // A script that starts the server waits for this line, so it is written before anything else is done.
+    // A script that starts the server waits for this line, so it is written first.
     if args.json {
         ui.json(&listening)?;
     } else if !ui.is_quiet() {
-        ui.line(format_args!("listening on UDP {local}{who}{most}"))?;
+        ui.line(format_args!(
+            "listening on UDP {local}{audience}{rate_limit}"
+        ))?;
     }
     let mut goodbye = None;
     let mut stopped_by = None;
@@ -144,7 +146,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             goodbye = Some(now + GOODBYE);
             server.shut_down(now);
         }
-        // Its output is not read any more: the program that started it is gone.
+        // The reader of the output is gone, and with it the program that started the server.
         log.check()?;
         if args.once && ended {
             break;
@@ -153,7 +155,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             break;
         }
     }
-    // What each test came to, of those that lasted until now.
+    // The results of the tests that lasted until now.
     server.forget_all();
     for notice in server.drain_notices() {
         tell(&log, &notice);
@@ -165,7 +167,8 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     }
 }
 
-/// A socket at `address`; where that is `any`, and the system has no IPv6, at all of IPv4's.
+/// A socket at `address`. If that is `any` and the system has no IPv6, a socket for all IPv4
+/// addresses.
 fn bind(address: SocketAddr, any: bool) -> std::io::Result<UdpSocket> {
     UdpSocket::bind(address).or_else(|error| {
         if any && error.kind() != std::io::ErrorKind::AddrInUse {

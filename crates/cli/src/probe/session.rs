@@ -1,4 +1,4 @@
-//! A client's tests of one server, one after another, until a person has had enough.
+//! A client's tests of one server, one after another, until the user ends them.
 
 use std::fmt::Display;
 use std::io;
@@ -28,7 +28,8 @@ use crate::ui::Ui;
 
 use super::shortfall;
 
-/// How long to wait for the server's first answer, and for its next; likewise for data, where only its arrival ends a test.
+/// How long to wait for each answer of the server. Also for data, in a test that ends only by its
+/// arrival.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
 /// An ICMP error (port closed, host unreachable) is believed after this long: a
@@ -37,7 +38,7 @@ const REFUSED: Duration = Duration::from_secs(2);
 /// How long the path is left idle before the load, to know its delay: ten echoes.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// A socket to the server, and a person who may have had enough.
+/// A socket to the server, and the signals of the user.
 pub(super) struct Session<'a> {
     pub(super) address: SocketAddr,
     secret: Option<Secret>,
@@ -46,12 +47,12 @@ pub(super) struct Session<'a> {
     pub(super) stopped_by: Option<i32>,
     /// Whether the tests send echoes, and leave the path idle at first.
     pub(super) echoes: bool,
-    /// Whether a line a second is told of them.
+    /// Whether to print a line about them each second.
     pub(super) lines: bool,
     ui: &'a Ui,
 }
 
-/// What is written down of a test's packets while it runs.
+/// The record of a test's packets while it runs.
 #[derive(Default)]
 pub(super) struct Watched {
     /// Whether to keep an event for each.
@@ -67,7 +68,7 @@ pub(super) struct Test {
 }
 
 impl Test {
-    /// What came of it, if it began.
+    /// The results, if it began.
     pub(super) fn result(&self) -> Option<(&Connection, &Record)> {
         self.client.connection().zip(self.record.as_ref())
     }
@@ -111,7 +112,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Runs one test to its end, whatever that is. `watch` is called whenever something may have happened.
+    /// Runs one test until it ends. `watch` is called whenever there may be events.
     pub(super) fn run(
         &mut self,
         request: &Request,
@@ -187,7 +188,7 @@ impl<'a> Session<'a> {
         Ok(Test { client, record })
     }
 
-    /// What is said at the end of `test`, which was the last and was to do what `request` says.
+    /// The final message or error of `test`, the session's last test, compared with its `request`.
     pub(super) fn end(&self, test: &Test, request: &Request) -> Result<(), Failure> {
         let failed = |error: &dyn Display| Failure::run(format_args!("{}: {error}", self.address));
         test.outcome().map_err(|error| failed(&error))?;
@@ -205,7 +206,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The address of a host with several whose server answers first.
+/// The address whose server answers first, of a host with several.
 fn fastest(
     addresses: &[SocketAddr],
     secret: Option<&Secret>,
@@ -236,31 +237,32 @@ fn fastest(
     })
 }
 
-/// Times in which nothing left from here, or nothing came, so that no result is taken for the path's that is not.
+/// Times in which nothing was sent here, or nothing arrived. They are reported, so that nobody
+/// takes their effect for the path's.
 struct Silences {
     /// When this program last ran.
     ran: Time,
-    /// For how long it did not, since the server was last heard.
+    /// How long it did not run, since the server was last heard.
     paused: Duration,
-    /// How long the server had been heard of by then.
-    heard: Duration,
+    /// How much had been measured by the last time the server was heard.
+    measured: Duration,
 }
 
 impl Silences {
     /// The driver wakes every 100 ms.
     const PAUSED: Duration = Duration::from_secs(1);
-    /// A server says every 100 ms how far it is, and every second where it hears of no arrivals.
-    const UNHEARD: Duration = Duration::from_secs(3);
+    /// A server reports its progress every 100 ms, and every second if nothing arrives.
+    const SILENCE: Duration = Duration::from_secs(3);
 
     fn new(now: Time) -> Self {
         Silences {
             ran: now,
             paused: Duration::ZERO,
-            heard: Duration::ZERO,
+            measured: Duration::ZERO,
         }
     }
 
-    /// Says what is over of it by `now`.
+    /// Reports pauses and silences that have ended by `now`.
     fn look(&mut self, now: Time, connection: Option<&Connection>, ui: &Ui) {
         let paused = now.since(std::mem::replace(&mut self.ran, now));
         let Some(connection) = connection else {
@@ -274,22 +276,22 @@ impl Silences {
                 paused.as_secs_f64()
             ));
         }
-        let heard = connection.measured();
-        if heard == self.heard {
+        let measured = connection.measured();
+        if measured == self.measured {
             return;
         }
-        let silence = heard.saturating_sub(self.heard + std::mem::take(&mut self.paused));
-        if silence >= Self::UNHEARD && self.heard > Duration::ZERO {
+        let silence = measured.saturating_sub(self.measured + std::mem::take(&mut self.paused));
+        if silence >= Self::SILENCE && self.measured > Duration::ZERO {
             ui.note(format_args!(
                 "nothing came from the server for {:.1} s: the path was cut, or the server was stopped",
                 silence.as_secs_f64()
             ));
         }
-        self.heard = heard;
+        self.measured = measured;
     }
 }
 
-/// What the system said of a datagram.
+/// The system's error for a datagram, in words.
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "nobody listens there (connection refused)".to_owned(),
@@ -297,7 +299,7 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// Since when no data has arrived, in a test that only its arrival ends.
+/// Time of the last arrival of data, in a test that ends only by arrivals.
 struct Stall {
     since: Time,
     delivered: Bytes,
@@ -311,7 +313,7 @@ impl Stall {
         }
     }
 
-    /// Whether to wait no longer: a direction in which nothing ever arrived is given up earlier.
+    /// Whether to give up. A direction in which nothing ever arrived is given up earlier.
     fn is_over(&mut self, now: Time, recorder: &Recorder, connection: &Connection) -> bool {
         let delivered = || {
             [Direction::Up, Direction::Down]
@@ -330,19 +332,19 @@ impl Stall {
     }
 }
 
-/// What a person sees while a test runs: a line a second for each direction, of that second.
+/// The lines printed while a test runs: one a second for each direction, about that second.
 struct Lines<'a> {
     ui: &'a Ui,
     asking: Option<ProgressBar>,
-    told: bool,
-    /// Whole seconds of the load that were told.
+    is_shown: bool,
+    /// Whole seconds of the load that were shown.
     seconds: u64,
-    /// Of each direction, what was lost and what had arrived by then.
+    /// For each direction, the lost packets and delivered bytes by then.
     before: [(u64, Bytes); 2],
 }
 
 impl<'a> Lines<'a> {
-    fn new(ui: &'a Ui, address: &SocketAddr, told: bool) -> Self {
+    fn new(ui: &'a Ui, address: &SocketAddr, is_shown: bool) -> Self {
         let asking = ui.progress().then(|| {
             let bar = ProgressBar::new_spinner();
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
@@ -354,7 +356,7 @@ impl<'a> Lines<'a> {
         Lines {
             ui,
             asking,
-            told,
+            is_shown,
             seconds: 0,
             before: [(0, Bytes::ZERO); 2],
         }
@@ -383,7 +385,7 @@ impl<'a> Lines<'a> {
                 continue;
             };
             let (lost, delivered) = std::mem::replace(before, (progress.lost, progress.delivered));
-            if !self.told {
+            if !self.is_shown {
                 continue;
             }
             self.ui.note(format_args!(

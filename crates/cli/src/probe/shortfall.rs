@@ -1,4 +1,4 @@
-//! What a test lacks to say anything of its path: data that arrived, or as much of it as was asked for.
+//! The reasons why a test shows nothing about its path: no data arrived, or less than requested.
 
 use bytesize::ByteSize;
 use verus_probe::results::{Direction, Record, Row};
@@ -7,8 +7,9 @@ use verus_probe::wire::{MIN_HELLO_BYTES, Request};
 /// The packet that every host takes whole (RFC 791 §3.1).
 const SMALLEST_TO_TRY: usize = 576;
 
-/// What is missing of `record`, in words; none of a test that is whole. The server was heard to the end, so small packets
-/// have passed. A packet has `overhead` bytes of IP and UDP headers.
+/// Describes the data missing from `record`; nothing for a complete test. The server was heard
+/// until the end, so small packets have passed. A packet has `overhead` bytes of IP and UDP
+/// headers.
 pub fn of(record: &Record, request: &Request, overhead: usize) -> Option<String> {
     let rows = record.rows.iter();
     let nothing = rows.clone().find(|(_, row)| !row.totals.has_arrivals());

@@ -1,4 +1,4 @@
-//! What a person sees of a test.
+//! The table of a test's results.
 
 use verus_measure::PathMetrics;
 use verus_probe::results::{Direction, Row};
@@ -28,30 +28,29 @@ pub fn table(rows: &[(Direction, Row)]) -> Vec<String> {
     table
 }
 
-/// Round trips, idle and under load, and how many make a minute; nothing where no echoes were sent.
+/// Round trips, idle and under load, and round trips per minute; nothing without echoes.
 pub fn round_trips(rows: &[(Direction, Row)]) -> Vec<String> {
     // All rows of a test have the same.
     let Some((_, Row { responsiveness, .. })) = rows.first() else {
         return Vec::new();
     };
-    let known = |name: &str, p50: Option<f64>, more: String| {
+    let line = |name: &str, p50: Option<f64>, more: String| {
         p50.map(|p50| format!("{name}: {p50:.1} ms at the median{more}"))
     };
     let at = |value: Option<f64>, p: u32| {
         value.map_or_else(String::new, |value| format!(", {value:.1} ms at p{p}"))
     };
-    let found = responsiveness;
-    let idle = known(
+    let idle = line(
         "round trip, idle",
-        found.idle_rtt_p50_ms,
-        at(found.idle_rtt_p95_ms, 95),
+        responsiveness.idle_rtt_p50_ms,
+        at(responsiveness.idle_rtt_p95_ms, 95),
     );
-    let loaded = known(
+    let loaded = line(
         "round trip, loaded",
-        found.loaded_rtt_p50_ms,
-        at(found.loaded_rtt_p95_ms, 95) + &at(found.loaded_rtt_p99_ms, 99),
+        responsiveness.loaded_rtt_p50_ms,
+        at(responsiveness.loaded_rtt_p95_ms, 95) + &at(responsiveness.loaded_rtt_p99_ms, 99),
     );
-    let rpm = found.rpm.map(|rpm| {
+    let rpm = responsiveness.rpm.map(|rpm| {
         format!(
             "RPM: {rpm:.0}, {} (ours: over Verus's UDP, not HTTP/2: 60 s / trimmed mean of loaded round trips)",
             verdict(rpm)

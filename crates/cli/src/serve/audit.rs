@@ -15,12 +15,12 @@ use crate::plain;
 /// The version of a line.
 const SCHEMA: u32 = 1;
 
-/// An open log. What cannot be written is told once, and the server goes on.
+/// An open log. A failure to write is reported once, and the server goes on.
 #[derive(Debug)]
 pub struct Audit {
     path: PathBuf,
     file: File,
-    /// A line was cut, by us or by what was here before.
+    /// The last line is incomplete, from this process or an earlier one.
     torn: bool,
     failing: bool,
 }
@@ -30,7 +30,7 @@ impl Audit {
     /// lie where the server could not write otherwise.
     ///
     /// # Errors
-    /// If it cannot be, or another user may change it.
+    /// If it cannot be opened, or another user may change it.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let cannot = |why: &dyn std::fmt::Display| {
             Failure::usage(format_args!("--audit `{}`: {why}", path.display()))
@@ -48,21 +48,21 @@ impl Audit {
                 error => cannot(&io::Error::from(error)),
             })?;
         let file = File::from(file);
-        let found = file.metadata().map_err(|error| cannot(&error))?;
-        if !found.is_file() {
+        let metadata = file.metadata().map_err(|error| cannot(&error))?;
+        if !metadata.is_file() {
             return Err(cannot(&"it is not a file"));
         }
-        if found.uid() != geteuid().as_raw() {
-            let why = format!("it belongs to another user ({})", found.uid());
+        if metadata.uid() != geteuid().as_raw() {
+            let why = format!("it belongs to another user ({})", metadata.uid());
             return Err(cannot(&why));
         }
-        if found.mode() & 0o022 != 0 {
-            let mode = found.mode() & 0o777;
+        if metadata.mode() & 0o022 != 0 {
+            let mode = metadata.mode() & 0o777;
             let why = format!("others may change it (mode {mode:o}): `chmod 600` it");
             return Err(cannot(&why));
         }
         let mut last = [b'\n'];
-        if let Some(at) = found.size().checked_sub(1) {
+        if let Some(at) = metadata.size().checked_sub(1) {
             file.read_exact_at(&mut last, at)
                 .map_err(|error| cannot(&error))?;
         }
@@ -74,12 +74,12 @@ impl Audit {
         })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds a line, with the time. Says on standard error when that begins to fail.
+    /// Adds a line, with the time. Reports on standard error when writing begins to fail.
     pub fn write(&mut self, what: &Value) {
         let mut line = json!({
             "schema": SCHEMA,

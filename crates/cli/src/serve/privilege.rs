@@ -8,9 +8,9 @@
 //! | root | root | root in name: without capabilities, and only if it can be confined |
 //! | root, `--user root` | anybody | root |
 //!
-//! The socket, the folder and the audit log are opened before, keys and tokens after: whoever the server
-//! becomes must have them in any case, to notice that they change, and root never follows a name that somebody
-//! else chose.
+//! The socket, the folder and the audit log are opened before, keys and tokens after. The server's
+//! user must be able to read those two in any case, to notice that they change. And root never
+//! follows a name that somebody else chose.
 
 #[cfg(target_os = "linux")]
 use std::ffi::CString;
@@ -26,7 +26,7 @@ use nix::unistd::{
 use verus_transfer::folder::Folder;
 
 use crate::failure::Failure;
-use crate::files::Whose;
+use crate::files::HomeOwner;
 
 /// A user to become.
 #[cfg(target_os = "linux")]
@@ -38,7 +38,7 @@ pub struct Account {
     home: Option<PathBuf>,
 }
 
-/// As whom to go on.
+/// The user to go on as.
 #[derive(Debug)]
 pub enum Standing {
     /// As the user that started it.
@@ -46,7 +46,7 @@ pub enum Standing {
     /// As root, since the user says so.
     #[cfg(target_os = "linux")]
     Root,
-    /// As root in name: it owns what root owns, and may no more than an owner.
+    /// As root in name: an owner of root's files, without other rights of root.
     #[cfg(target_os = "linux")]
     Bare,
     /// As another user.
@@ -88,8 +88,8 @@ impl Account {
         }
     }
 
-    /// Whom something belongs to. Somebody of whom this system knows the number only has its group, unless that is
-    /// root's.
+    /// The owner of a file. A user without an entry on this system has only the file's group,
+    /// unless that is root's.
     fn owner(uid: Uid, gid: u32) -> nix::Result<Self> {
         let group = if gid == 0 { uid.as_raw() } else { gid };
         Ok(match User::from_uid(uid)? {
@@ -107,7 +107,7 @@ impl Account {
         }
     }
 
-    /// Becomes this user for good.
+    /// Permanently becomes this user.
     fn assume(&self) -> Result<(), Failure> {
         let failed = |what: &str, why: &str| {
             Failure::usage(format_args!(
@@ -123,7 +123,7 @@ impl Account {
         }
         setresgid(self.gid, self.gid, self.gid).map_err(wrong("its group"))?;
         setresuid(self.uid, self.uid, self.uid).map_err(wrong("its number"))?;
-        // Believe it only when seen, and that there is no way back.
+        // Checks the change, and that there is no way back.
         let (uids, gids) = (
             getresuid().map_err(wrong("its number"))?,
             getresgid().map_err(wrong("its group"))?,
@@ -157,17 +157,17 @@ impl From<(User, Option<Gid>)> for Account {
     }
 }
 
-/// As whom to serve `folder`, which the user calls `shown`.
+/// The user as whom to serve `folder`, which messages call `shown`.
 ///
 /// # Errors
 /// If there is no such user, or only root could become it.
 #[cfg(target_os = "linux")]
-pub fn choose(given: Option<&str>, folder: &Folder, shown: &Path) -> Result<Standing, Failure> {
-    let given = given.map(Account::parse).transpose()?;
+pub fn choose(requested: Option<&str>, folder: &Folder, shown: &Path) -> Result<Standing, Failure> {
+    let requested = requested.map(Account::parse).transpose()?;
     if !geteuid().is_root() {
-        return same(given);
+        return same(requested);
     }
-    if let Some(account) = given {
+    if let Some(account) = requested {
         let root = account.uid.is_root();
         return Ok(if root {
             Standing::Root
@@ -190,38 +190,39 @@ pub fn choose(given: Option<&str>, folder: &Folder, shown: &Path) -> Result<Stan
     Ok(Standing::Other(account))
 }
 
-/// As which user to change tokens: the one that runs the command, or, for root, the user that it names.
+/// The user as whom to change tokens: the one that runs the command, or, for root, the requested
+/// one.
 #[cfg(target_os = "linux")]
-pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
-    let given = given.map(Account::parse).transpose()?;
+pub fn choose_for_tokens(requested: Option<&str>) -> Result<Standing, Failure> {
+    let requested = requested.map(Account::parse).transpose()?;
     if !geteuid().is_root() {
-        return same(given);
+        return same(requested);
     }
-    Ok(match given {
+    Ok(match requested {
         Some(account) if !account.uid.is_root() => Standing::Other(account),
         _ => Standing::Same,
     })
 }
 
-/// For root, the one that an existing folder belongs to, if that is another user.
+/// For root, the owner of an existing folder, if that is another user.
 #[cfg(target_os = "linux")]
 pub fn owner(path: &Path) -> Result<Standing, Failure> {
     use std::os::unix::fs::MetadataExt;
-    let Ok(found) = std::fs::metadata(path) else {
+    let Ok(metadata) = std::fs::metadata(path) else {
         return Ok(Standing::Same);
     };
-    let owner = Uid::from_raw(found.uid());
+    let owner = Uid::from_raw(metadata.uid());
     if !geteuid().is_root() || owner.is_root() {
         return Ok(Standing::Same);
     }
-    let account = Account::owner(owner, found.gid())
+    let account = Account::owner(owner, metadata.gid())
         .map_err(|error| Failure::usage(format_args!("user {owner}: {}", error.desc())))?;
     Ok(Standing::Other(account))
 }
 
 #[cfg(target_os = "linux")]
-fn same(given: Option<Account>) -> Result<Standing, Failure> {
-    match given {
+fn same(requested: Option<Account>) -> Result<Standing, Failure> {
+    match requested {
         Some(other) if (other.uid, other.gid) != (geteuid(), getegid()) => Err(Failure::usage(
             format_args!("--user: only root can become {}", other.shown()),
         )),
@@ -231,7 +232,7 @@ fn same(given: Option<Account>) -> Result<Standing, Failure> {
 
 #[cfg(target_os = "linux")]
 impl Standing {
-    /// Gives up what is not needed, for good. Before there is any thread.
+    /// Permanently gives up unneeded rights. Must run before there is any thread.
     pub fn assume(&self) -> Result<(), Failure> {
         use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
         let failed = |error: rustix::io::Errno| {
@@ -251,27 +252,27 @@ impl Standing {
             }
             Standing::Other(account) => account.assume()?,
         }
-        // No program that this one might be made to run gets more rights than it has.
+        // No program started by this process can gain rights.
         rustix::thread::set_no_new_privs(true).map_err(failed)
     }
 
-    /// Whether it must not go on unless it is confined.
+    /// Whether it may go on only if confined.
     pub fn must_be_confined(&self) -> bool {
         matches!(self, Standing::Bare)
     }
 
-    /// Whose home holds the configuration.
-    pub fn home(&self) -> Whose<'_> {
+    /// The owner of the home that holds the configuration.
+    pub fn home(&self) -> HomeOwner<'_> {
         match self {
             Standing::Other(Account { home, .. }) => match home {
-                Some(home) => Whose::Of(home),
-                None => Whose::Nobodys,
+                Some(home) => HomeOwner::Of(home),
+                None => HomeOwner::Nobodys,
             },
-            _ => Whose::Ours,
+            _ => HomeOwner::Ours,
         }
     }
 
-    /// In words.
+    /// The user's name for messages.
     pub fn shown(&self) -> Option<String> {
         match self {
             Standing::Same => None,
@@ -282,10 +283,10 @@ impl Standing {
     }
 }
 
-/// Elsewhere root goes on as root, if the user says so.
+/// On other systems root goes on as root, if the user requests it.
 #[cfg(not(target_os = "linux"))]
-pub fn choose(given: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Failure> {
-    match given {
+pub fn choose(requested: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Failure> {
+    match requested {
         Some("root") => Ok(Standing::Same),
         Some(_) => Err(Failure::usage("--user: to become another user takes Linux")),
         None if rustix::process::geteuid().is_root() => Err(Failure::usage(
@@ -295,16 +296,16 @@ pub fn choose(given: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Fai
     }
 }
 
-/// Elsewhere nobody becomes anybody.
+/// Other systems do not change users.
 #[cfg(not(target_os = "linux"))]
-pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
-    match given {
+pub fn choose_for_tokens(requested: Option<&str>) -> Result<Standing, Failure> {
+    match requested {
         Some(_) => Err(Failure::usage("--user: to become another user takes Linux")),
         None => Ok(Standing::Same),
     }
 }
 
-/// Elsewhere nobody becomes anybody.
+/// Other systems do not change users.
 #[cfg(not(target_os = "linux"))]
 pub fn owner(_: &Path) -> Result<Standing, Failure> {
     Ok(Standing::Same)
@@ -312,22 +313,22 @@ pub fn owner(_: &Path) -> Result<Standing, Failure> {
 
 #[cfg(not(target_os = "linux"))]
 impl Standing {
-    /// Nothing is given up.
+    /// Gives up nothing.
     pub fn assume(&self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Whether it must not go on unless it is confined.
+    /// Whether it may go on only if confined.
     pub fn must_be_confined(&self) -> bool {
         false
     }
 
-    /// Whose home holds the configuration.
-    pub fn home(&self) -> Whose<'_> {
-        Whose::Ours
+    /// The owner of the home that holds the configuration.
+    pub fn home(&self) -> HomeOwner<'_> {
+        HomeOwner::Ours
     }
 
-    /// In words.
+    /// The user's name for messages.
     pub fn shown(&self) -> Option<String> {
         None
     }

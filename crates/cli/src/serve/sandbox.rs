@@ -1,7 +1,8 @@
-//! Confines the process to what a server needs, where the kernel offers it: Landlock (Linux 5.13), which anybody
-//! may ask for and that cannot be undone.
+//! Confines the process to the needs of a server, where the kernel supports it: Landlock (Linux
+//! 5.13), which needs no rights and cannot be undone.
 //!
-//! It holds for the thread that asks and those that it starts: before the runtime has any.
+//! It holds for the calling thread and those that it starts, so it must be done before the runtime
+//! starts threads.
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -15,7 +16,7 @@ use crate::failure::Failure;
 pub enum Confined {
     /// By this version of Landlock.
     Landlock(i32),
-    /// Not: the kernel has no Landlock, or it is switched off.
+    /// Not confined: the kernel has no Landlock, or it is switched off.
     NotOffered,
 }
 
@@ -41,8 +42,9 @@ impl fmt::Display for Confined {
     }
 }
 
-/// From now on, files can be opened beneath `folder` only, and read beneath `home`; no program can be run, and
-/// no connection over TCP or a socket outside. What is open stays so.
+/// Confines the process. From now on, files can be opened beneath `folder` only, and read beneath
+/// `home`. No program can be run, and no connection made over TCP or to a socket outside. Open
+/// descriptors stay usable.
 ///
 /// # Errors
 /// If the kernel offers Landlock and refuses this.
@@ -52,7 +54,7 @@ pub fn confine(folder: impl AsFd, writable: bool, home: impl AsFd) -> Result<Con
         ABI, Access, AccessFs, AccessNet, LandlockStatus, PathBeneath, Ruleset, RulesetAttr,
         RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
     };
-    /// The newest version that we know. Of what it can refuse, the kernel is asked for as much as it can.
+    /// The newest version that we know. The kernel enforces the part that it supports.
     const NEWEST: ABI = ABI::V9;
 
     let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
@@ -62,7 +64,8 @@ pub fn confine(folder: impl AsFd, writable: bool, home: impl AsFd) -> Result<Con
         )));
     }
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    // `Refer`: from one folder beneath to another. Neither devices nor links nor sockets are ever made.
+    // `Refer`: from one folder beneath to another. The server never makes devices, links or
+    // sockets.
     let write = AccessFs::WriteFile
         | AccessFs::Truncate
         | AccessFs::MakeReg
@@ -96,7 +99,7 @@ pub fn confine(folder: impl AsFd, writable: bool, home: impl AsFd) -> Result<Con
     })
 }
 
-/// Landlock is Linux's.
+/// Landlock exists only on Linux.
 #[cfg(not(target_os = "linux"))]
 pub fn confine(_: impl AsFd, _: bool, _: impl AsFd) -> Result<Confined, Failure> {
     Ok(Confined::NotOffered)
@@ -112,13 +115,14 @@ mod tests {
     use std::path::PathBuf;
     use std::process::Command;
 
-    /// Names the folder of a test to the process that is to be confined.
+    /// Names the folder of a test to the confined process.
     const SCENE: &str = "VERUS_TEST_SANDBOX";
 
-    /// What the confined process says when it has tried everything.
+    /// Printed by the confined process after all attempts.
     const TRIED: &str = "everything was tried";
 
-    /// Runs the test that follows in a process of its own, for `writable` or not. Panics with its output if it fails.
+    /// Runs the next test in a separate process, `writable` or not. Panics with its output if it
+    /// fails.
     fn child(writable: bool) {
         let scene = tempfile::tempdir().expect("a folder");
         for name in ["served", "served/below", "home", "outside"] {
@@ -157,8 +161,8 @@ mod tests {
         child(false);
     }
 
-    /// Not a test of its own: what the confined process of the tests above does. Where the kernel has no
-    /// Landlock it fails, as they then do: nothing was shown.
+    /// The confined process of the tests above, rather than a separate test. Without Landlock in
+    /// the kernel it fails, and they do too: nothing was shown.
     #[test]
     #[ignore = "run by the tests above, in a process of its own"]
     fn inside() {
@@ -207,7 +211,7 @@ mod tests {
         );
         assert!(fs::write(scene.join("home/file"), "x").is_err_and(denied));
         assert!(fs::write(scene.join("home/new"), "x").is_err_and(denied));
-        // And what is served is what a server works on.
+        // The served files stay usable.
         assert_eq!(
             fs::read_to_string(scene.join("served/file")).expect("read"),
             "text"

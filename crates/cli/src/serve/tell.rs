@@ -1,4 +1,4 @@
-//! What a server tells of what happens: a line for people, or an object for programs.
+//! Reports of a server's events: a line for people, or an object for programs.
 
 use std::net::SocketAddr;
 
@@ -8,21 +8,21 @@ use verus_net::host::shown;
 use verus_transfer::access::ClientName;
 use verus_transfer::{Direction, Event, Outcome, Transfer};
 
-/// An event, in both ways.
-pub struct Told {
+/// The report of an event, in both forms.
+pub struct Report {
     /// For people.
     pub line: String,
     /// For programs.
     pub value: Value,
-    /// Whether it belongs into the books: something was done, or refused, to a client that is known.
+    /// Whether it belongs into the audit log: an operation of a known client, done or refused.
     pub account: bool,
 }
 
-/// What there is to tell of an event.
-pub fn told(event: &Event) -> Told {
-    let of = |kind, client, name: &Option<ClientName>, text: &str, more, account| Told {
+/// The report of an event.
+pub fn report(event: &Event) -> Report {
+    let of = |kind, client, name: &Option<ClientName>, text: &str, more, account| Report {
         line: line(client, name.as_ref(), text),
-        value: with(who(kind, client, name.as_ref()), more),
+        value: with(identity(kind, client, name.as_ref()), more),
         account,
     };
     match event {
@@ -52,12 +52,12 @@ pub fn told(event: &Event) -> Told {
             let more = json!({"file": path, "why": why});
             of("failed", *client, name, &text, more, true)
         }
-        Event::Transfer(transfer) => Told {
+        Event::Transfer(transfer) => Report {
             line: line(transfer.client, transfer.name.as_ref(), &sentence(transfer)),
             value: record(transfer),
             account: true,
         },
-        Event::TokensUnreadable { why } => Told {
+        Event::TokensUnreadable { why } => Report {
             line: format!("{why}; the tokens that were known go on counting"),
             value: json!({"event": "tokens_unreadable", "why": why}),
             account: false,
@@ -73,7 +73,7 @@ fn line(client: SocketAddr, name: Option<&ClientName>, text: &str) -> String {
     }
 }
 
-fn who(event: &str, client: SocketAddr, name: Option<&ClientName>) -> Value {
+fn identity(event: &str, client: SocketAddr, name: Option<&ClientName>) -> Value {
     json!({
         "event": event,
         "client": shown(client).to_string(),
@@ -132,7 +132,7 @@ fn record(transfer: &Transfer) -> Value {
         Outcome::Failed(why) => ("failed", "failed", Some(why)),
     };
     with(
-        who(event, transfer.client, transfer.name.as_ref()),
+        identity(event, transfer.client, transfer.name.as_ref()),
         json!({
             "file": transfer.path,
             "direction": direction,

@@ -29,7 +29,7 @@ enum Verb {
     Add {
         /// Name of the client: up to 64 letters, digits, `.`, `_` and `-`.
         name: ClientName,
-        /// What the client may do: read, write (it can then list and read nothing), or both.
+        /// Rights of the client: read, write (without listing or reading), or both.
         #[arg(long, value_name = "RIGHTS", default_value = "both")]
         rights: Rights,
         #[command(flatten)]
@@ -63,7 +63,8 @@ struct More {
 }
 
 impl More {
-    /// The folder, and what is kept in it. Root does in a user's folder only what that user could.
+    /// The configuration folder, with its contents. Root acts in a user's folder with that user's
+    /// rights only.
     fn folder(&self) -> Result<PathBuf, Failure> {
         let standing = privilege::choose_for_tokens(self.user.as_deref())?;
         let folder = files::config_folder(self.config.as_deref(), standing.home())?;
@@ -81,7 +82,7 @@ impl More {
     }
 }
 
-/// Does what was asked for.
+/// Runs the chosen verb.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     match &args.verb {
         Verb::Add { name, rights, more } => add(name, *rights, more, ui),
@@ -144,7 +145,7 @@ fn list(more: &More, ui: &Ui) -> Result<(), Failure> {
         }
         None => Default::default(),
     };
-    // An earlier client of the same name is another one.
+    // A last use before the token was made is another client's.
     let used = |kept: &Kept| {
         let used = times.get(kept.name.as_str()).copied();
         used.filter(|&used| used >= kept.made).map(made)

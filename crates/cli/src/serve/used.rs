@@ -1,5 +1,5 @@
-//! When each client was last here, for `serve token list`: a file beside the list of tokens, which a server opens
-//! before it is confined. What is lost of it is no harm.
+//! Time of each client's last use, for `serve token list`: a file beside the list of tokens. A
+//! server opens it before it is confined. Losing it does no harm.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,10 +12,10 @@ use verus_transfer::access::{ClientName, MAX_CLIENTS};
 use verus_transfer::private::Home;
 use verus_transfer::secret_error::SecretError;
 
-/// Where it is.
+/// The file's name.
 const USED_FILE: &str = "last-used.json";
 const VERSION: u32 = 1;
-/// No client's entry is renewed more often.
+/// Shortest interval between writes of a client's entry.
 const APART: Duration = Duration::from_secs(60);
 
 #[derive(Serialize, Deserialize)]
@@ -35,10 +35,10 @@ pub struct Used {
 }
 
 impl Used {
-    /// Opens it, or begins it.
+    /// Opens or creates it.
     ///
     /// # Errors
-    /// If it cannot be written, or is not ours alone.
+    /// If it cannot be written, or other users may access it.
     pub fn open(home: &Home) -> Result<Self, SecretError> {
         Ok(Used {
             file: home.keep(USED_FILE)?,
@@ -46,7 +46,7 @@ impl Used {
         })
     }
 
-    /// Notes that a client is here. What cannot be noted is not.
+    /// Notes that a client is connected. A failure to write is ignored.
     pub fn note(&mut self, name: &ClientName, now: SystemTime) {
         let lately = |noted: &SystemTime| now.duration_since(*noted).is_ok_and(|ago| ago < APART);
         if self.noted.get(name).is_some_and(lately) {
@@ -68,7 +68,7 @@ impl Used {
     fn rewrite(&mut self, name: &ClientName, now: SystemTime) -> io::Result<()> {
         let mut text = String::new();
         self.file.rewind()?;
-        // A damaged file is begun anew.
+        // A damaged file is replaced.
         let _ = self.file.read_to_string(&mut text);
         let mut times = parse(&text).unwrap_or_default();
         times.insert(name.to_string(), now);
@@ -99,11 +99,11 @@ fn parse(text: &str) -> Option<Times> {
     let document: Document = serde_json::from_str(text).ok()?;
     let time =
         |(name, time): (String, String)| Some((name, humantime::parse_rfc3339_weak(&time).ok()?));
-    let known = document.version == VERSION;
-    known.then(|| document.clients.into_iter().filter_map(time).collect())
+    let is_current = document.version == VERSION;
+    is_current.then(|| document.clients.into_iter().filter_map(time).collect())
 }
 
-/// When clients were last here, as far as that is known.
+/// Known times of clients' last use.
 pub fn read(home: &Home) -> Times {
     let text = home.read(USED_FILE).ok().flatten();
     text.and_then(|text| parse(&text.text)).unwrap_or_default()
@@ -128,13 +128,13 @@ mod tests {
         used.note(&name("a"), at(59));
         let mut other = Used::open(&home).expect("there");
         other.note(&name("b"), at(30));
-        let found = |text: &str| read(&home).get(text).copied();
-        assert_eq!((found("a"), found("b")), (Some(at(0)), Some(at(30))));
+        let last_use = |text: &str| read(&home).get(text).copied();
+        assert_eq!((last_use("a"), last_use("b")), (Some(at(0)), Some(at(30))));
         used.note(&name("a"), at(60));
-        assert_eq!((found("a"), found("b")), (Some(at(60)), Some(at(30))));
+        assert_eq!((last_use("a"), last_use("b")), (Some(at(60)), Some(at(30))));
         std::fs::write(folder.path().join(USED_FILE), "{torn").expect("ours");
         assert!(read(&home).is_empty());
         used.note(&name("b"), at(90));
-        assert_eq!((found("a"), found("b")), (None, Some(at(90))));
+        assert_eq!((last_use("a"), last_use("b")), (None, Some(at(90))));
     }
 }

@@ -1,4 +1,4 @@
-//! What the link carried while the program ran.
+//! Measurements of the traffic on the link while the program ran.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use verus_emu::packet::Packet;
 use verus_measure::{Meter, Metrics};
 
 use super::privilege::Standing;
-use super::{Args, Asked};
+use super::{Args, DirectionSettings};
 use crate::draft::DraftFile;
 use crate::failure::Failure;
 use crate::folder::{self, Contents};
@@ -21,11 +21,11 @@ use crate::table::{aligned, number, percent};
 /// Time series, as of simulated runs.
 const BIN: Duration = Duration::from_millis(100);
 
-/// Measures both directions, and logs them where that was asked for.
+/// Measures both directions, and logs them if requested.
 #[derive(Debug)]
 pub struct Watch {
-    /// There and back.
-    pub ways: [Measured; 2],
+    /// Packets from the program, and to it.
+    pub directions: [Measured; 2],
 }
 
 /// Measures one direction, whose packets are one flow, and perhaps logs it.
@@ -45,7 +45,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Has it whole and under its name, or not at all.
+    /// Publishes the complete log under its name, or nothing.
     fn finish(self, end: Time) -> io::Result<()> {
         self.log.finish(end)?;
         self.draft.publish()
@@ -53,21 +53,21 @@ impl Log {
 }
 
 impl Watch {
-    /// Meters that have seen nothing yet.
+    /// New meters.
     pub fn new(logs: [Option<Log>; 2]) -> Self {
         Watch {
-            ways: logs.map(|log| Measured {
+            directions: logs.map(|log| Measured {
                 meter: Meter::new(1, &[], BIN),
                 log,
             }),
         }
     }
 
-    /// What it came to. `drops` are packets that the kernel's devices dropped.
+    /// The results. `drops` are packets that the kernel's devices dropped.
     pub fn finish(
         self,
         emulator: &Emulator,
-        asked: &[Asked; 2],
+        settings: &[DirectionSettings; 2],
         drops: u64,
         standing: &Standing,
     ) -> Summary {
@@ -75,11 +75,11 @@ impl Watch {
         let end = Time::ZERO + elapsed;
         let mut logs = Ok(());
         let mut runs = Vec::new();
-        let ways = [Way::Forth, Way::Back].into_iter().zip(asked);
-        for (Measured { meter, log }, (way, asked)) in self.ways.into_iter().zip(ways) {
+        let named = [Way::Forth, Way::Back].into_iter().zip(settings);
+        for (Measured { meter, log }, (way, settings)) in self.directions.into_iter().zip(named) {
             let finish = |log: Log| standing.as_caller(|| log.finish(end)).and_then(|done| done);
             if let Some(Err(error)) = log.map(finish) {
-                let named = format!("--log-{}: {error}", asked.way);
+                let named = format!("--log-{}: {error}", settings.name);
                 logs = Err(io::Error::new(error.kind(), named));
             }
             let capacity = |from, to| emulator.capacity(way, from, to);
@@ -90,8 +90,8 @@ impl Watch {
                 Some((capacity(from, from + BIN)? / BIN).as_mbps())
             });
             runs.push(Run {
-                limited: asked.path.link.is_some(),
-                way: asked.way,
+                limited: settings.path.link.is_some(),
+                way: settings.name,
                 metrics,
                 capacity_mbps: capacity_mbps.collect(),
             });
@@ -158,7 +158,7 @@ pub struct Run {
 pub struct Timing {
     /// Packets delivered.
     pub deliveries: u64,
-    /// By how much they were late, ms.
+    /// Median lateness of deliveries, ms.
     pub lateness_p50_ms: f64,
     /// The 99th percentile.
     pub lateness_p99_ms: f64,
@@ -172,10 +172,10 @@ pub struct Timing {
     pub duration_s: f64,
 }
 
-/// Everything that there is to tell.
+/// The results of both directions.
 #[derive(Debug)]
 pub struct Summary {
-    /// The ways from the program and to it.
+    /// The directions from the program and to it.
     pub runs: Vec<Run>,
     /// The emulator's own error.
     pub timing: Timing,
@@ -184,7 +184,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// For the person in front of the terminal, in lines.
+    /// Lines for the terminal.
     pub fn table(&self) -> Vec<String> {
         let heading = ["link", "Mbit/s", "of it", "queue ms", "p95", "lost"];
         let mut lines = vec![heading.map(str::to_owned)];
@@ -213,47 +213,47 @@ impl Summary {
     }
 }
 
-/// Leaves the folder for `verus report`.
+/// Writes the folder for `verus report`.
 pub fn write(
     out: &Path,
     args: &Args,
-    asked: &[Asked; 2],
+    settings: &[DirectionSettings; 2],
     runs: &[Run],
     timing: &Timing,
 ) -> Result<(), Failure> {
     let label = label(args);
     let mut contents = Contents::default();
     let (mut channels, mut configured) = (Vec::new(), Vec::new());
-    for (index, (run, asked)) in runs.iter().zip(asked).enumerate() {
-        let channel = asked.channel.as_deref().unwrap_or("no limit");
-        let trace = format!("{channel} ({})", asked.way);
+    for (index, (run, settings)) in runs.iter().zip(settings).enumerate() {
+        let channel = settings.channel.as_deref().unwrap_or("no limit");
+        let trace = format!("{channel} ({})", settings.name);
         let identity = json!({
-            "run": index, "trace": trace, "queue": asked.queue, "label": label, "seed": args.seed,
+            "run": index, "trace": trace, "queue": settings.queue, "label": label, "seed": args.seed,
         });
         contents.rows.push(folder::joined([
             identity.clone(),
-            row(args, asked, run, timing),
+            row(args, settings, run, timing),
         ]));
         contents
             .series
             .extend(series(run).map(|row| folder::joined([identity.clone(), row])));
         channels.push(json!({
-            "name": trace, "kind": "emulated", "sha256": asked.sha256, "duration_s": timing.duration_s,
+            "name": trace, "kind": "emulated", "sha256": settings.sha256, "duration_s": timing.duration_s,
             "mean_mbps": run.limited.then_some(run.metrics.capacity_mbps),
             "licence": null, "citation": null, "source": null,
         }));
         configured.push(json!({
-            "trace": trace, "queue": asked.queue, "scheme": label, "label": label,
+            "trace": trace, "queue": settings.queue, "scheme": label, "label": label,
             "scenario": {"flows": 1, "packet_bytes": args.mtu, "seed": args.seed, "duration_s": timing.duration_s},
         }));
     }
     contents.run = json!({
         "kind": "shell",
         "settings": {
-            // Not its arguments: a password may be among them, and results are for others to see.
+            // Without its arguments: a password may be among them, and results may be shared.
             "command": args.command.first().map(|word| word.to_string_lossy()),
             "down": args.down, "up": args.up, "delay_ms": args.delay_ms,
-            "queue": asked[1].queue, "up_queue": asked[0].queue,
+            "queue": settings[1].queue, "up_queue": settings[0].queue,
             "loss": args.loss, "up_loss": args.up_loss, "once": args.once,
             "jitter": args.jitter.to_string(), "up_jitter": args.up_jitter.to_string(),
             "reorder": args.reorder.to_string(), "up_reorder": args.up_reorder.to_string(),
@@ -290,17 +290,17 @@ fn label(args: &Args) -> String {
     )
 }
 
-fn row(args: &Args, asked: &Asked, run: &Run, timing: &Timing) -> Value {
+fn row(args: &Args, settings: &DirectionSettings, run: &Run, timing: &Timing) -> Value {
     let metrics = &run.metrics;
     let limited = |value: f64| run.limited.then_some(value);
     let flow = &metrics.per_flow[0];
-    let what = json!({
-        "part": "", "trace_sha256": asked.sha256, "schema": verus_probe::results::SCHEMA,
+    let identity = json!({
+        "part": "", "trace_sha256": settings.sha256, "schema": verus_probe::results::SCHEMA,
         "version": env!("CARGO_PKG_VERSION"), "engine": "emulated", "transport": "any",
         "scheme": label(args), "params": {}, "ack": "path", "flows": 1, "packet_bytes": args.mtu,
         "duration_s": timing.duration_s, "delay_ms": args.delay_ms,
     });
-    let seen = json!({
+    let on_link = json!({
         "capacity_mbps": limited(metrics.capacity_mbps),
         "throughput_mbps": metrics.throughput_mbps,
         "utilization": metrics.utilization.filter(|_| run.limited),
@@ -311,8 +311,8 @@ fn row(args: &Args, asked: &Asked, run: &Run, timing: &Timing) -> Value {
         "jain": metrics.jain, "jain_active": metrics.jain_active,
         "flow_min_mbps": metrics.flow_min_mbps, "flow_max_mbps": metrics.flow_max_mbps,
     });
-    // What only the ends see.
-    let unseen = json!({
+    // Measurements that only the ends can make.
+    let at_ends = json!({
         "goodput_mbps": null, "rtt_mean_ms": null, "rtt_p95_ms": null, "retransmit_rate": null, "power": null,
     });
     let flow = json!({
@@ -322,7 +322,7 @@ fn row(args: &Args, asked: &Asked, run: &Run, timing: &Timing) -> Value {
         "qdelay_p99_ms": flow.qdelay_p99_ms, "rtt_mean_ms": null, "rtt_p95_ms": null,
         "loss_rate": flow.loss_rate, "path_loss_rate": flow.path_loss_rate, "retransmit_rate": null,
     });
-    folder::joined([what, seen, unseen, json!({"per_flow": [flow]})])
+    folder::joined([identity, on_link, at_ends, json!({"per_flow": [flow]})])
 }
 
 fn series(run: &Run) -> impl Iterator<Item = Value> + '_ {

@@ -1,5 +1,6 @@
-//! What becomes the program: a process of its own that gives up what the program must not have, and then
-//! is the program. Between a fork and an exec in one process, nothing of this could be done safely.
+//! The process that becomes the program: it gives up the rights that the program must not have, and
+//! then executes it. A separate process is needed, because little is safe between a fork and an
+//! exec.
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -31,13 +32,14 @@ pub struct Args {
     /// Become this user.
     #[arg(long, requires = "gid")]
     uid: Option<u32>,
-    /// And this group, and the user's others.
+    /// Take this group, and the user's others.
     #[arg(long, requires = "uid")]
     gid: Option<u32>,
-    /// Have this for the resolver's configuration.
+    /// Use this file as the resolver's configuration.
     #[arg(long)]
     resolver: Option<PathBuf>,
-    /// Be the first process of a space of its own: the program is another, and what it leaves running ends with it.
+    /// Be the first process of a separate PID namespace: the program is another, and processes that
+    /// it leaves running end with it.
     #[arg(long)]
     apart: bool,
     #[arg(last = true)]
@@ -46,8 +48,8 @@ pub struct Args {
 
 /// Becomes the program.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    // Its number here, which a space of its own does not tell.
-    let parent = parent().map_err(|error| Failure::own(error.to_string()))?;
+    // The parent's number in this namespace, which a separate one does not show.
+    let parent = parent().map_err(|error| Failure::launcher(error.to_string()))?;
     if args.apart
         && let Err(error) = cover_processes()
     {
@@ -63,8 +65,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     let user = match (args.uid, args.gid) {
-        (Some(uid), Some(gid)) => become_user(Uid::from_raw(uid), Gid::from_raw(gid))
-            .map_err(|error| Failure::own(format_args!("cannot become user {uid}: {error}")))?,
+        (Some(uid), Some(gid)) => {
+            become_user(Uid::from_raw(uid), Gid::from_raw(gid)).map_err(|error| {
+                Failure::launcher(format_args!("cannot become user {uid}: {error}"))
+            })?
+        }
         _ => None,
     };
     let fallback = || match &user {
@@ -82,10 +87,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             .env("USER", &user.name)
             .env("LOGNAME", &user.name);
     }
-    // After giving up rights, which takes it back.
-    set_pdeathsig(Signal::SIGHUP).map_err(|error| Failure::own(error.to_string()))?;
+    // Set after giving up rights, which resets it.
+    set_pdeathsig(Signal::SIGHUP).map_err(|error| Failure::launcher(error.to_string()))?;
     if parent != args.parent {
-        return Err(Failure::own("whoever started this has ended"));
+        return Err(Failure::launcher("whoever started this has ended"));
     }
     let error = if args.apart {
         match attend(&mut command) {
@@ -102,19 +107,20 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })
 }
 
-/// The process that started this one, as this process's `/proc` numbers them.
+/// The number of the parent process in this process's `/proc`.
 fn parent() -> io::Result<i32> {
     let parent = signals::status_of("self", "PPid")?;
     parent.parse().map_err(io::Error::other)
 }
 
-/// Starts the program and passes signals on to it, until it has ended; its exit code, as a shell would tell it. As the
-/// first process of a space, waits for what others leave, too (pid_namespaces(7)).
+/// Starts the program and passes signals on to it until it has ended. Returns its exit code, as a
+/// shell would. As the first process of a PID namespace, also waits for orphaned processes
+/// (pid_namespaces(7)).
 fn attend(command: &mut Command) -> io::Result<i32> {
     let mut signals = Signals::not_ignored()?;
     let program = i32::try_from(command.spawn()?.id()).map_err(io::Error::other)?;
     let program = Pid::from_raw(program);
-    // What the keyboard sends to the program's group is not to be passed on a second time.
+    // A signal from the keyboard to the program's group must not be passed on a second time.
     setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
     thread::Builder::new().spawn(move || {
         loop {
@@ -138,7 +144,8 @@ fn attend(command: &mut Command) -> io::Result<i32> {
     }
 }
 
-/// A mount namespace of its own: no other process sees what is mounted here, and nothing is left of it.
+/// Makes a separate mount namespace: other processes do not see mounts made here, and they end with
+/// it.
 fn own_mounts() -> nix::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(
@@ -152,14 +159,14 @@ fn own_mounts() -> nix::Result<()> {
 
 const NOTHING: Option<&str> = None;
 
-/// Shows the processes of this process's space alone.
+/// Makes `/proc` show only the processes of this PID namespace.
 fn cover_processes() -> nix::Result<()> {
     own_mounts()?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), flags, NOTHING)
 }
 
-/// Has this for the resolver's configuration.
+/// Mounts `resolver` over the resolver's configuration.
 fn cover_configuration(resolver: &Path) -> nix::Result<()> {
     own_mounts()?;
     mount(

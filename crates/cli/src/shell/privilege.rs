@@ -1,5 +1,5 @@
-//! What the emulator may do here, and on whose behalf: the program runs as the user that called `sudo`, `doas` or
-//! `pkexec`, and what is left is written with no rights but that user's.
+//! Rights of the emulator, and the user that it acts for. The program runs as the user that called
+//! `sudo`, `doas` or `pkexec`, and files are written with that user's rights only.
 
 use std::env;
 use std::ffi::{CString, OsString};
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 
 const TUN: &str = "/dev/net/tun";
 
-/// As what we run.
+/// The user that this process runs as.
 #[derive(Debug)]
 pub enum Standing {
     /// Root, perhaps on behalf of a user.
@@ -27,19 +27,20 @@ pub enum Standing {
     User,
 }
 
-/// Who called what made us root.
+/// The user who called `sudo`, `doas` or `pkexec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     uid: u32,
     gid: u32,
-    /// All groups, that one among them.
+    /// All groups, including `gid`.
     groups: Vec<u32>,
 }
 
 /// Which user became root to run us: `None` if that is not said, or it was root itself, or we are not root.
 ///
 /// # Errors
-/// If what is said makes no sense, contradicts itself, or names no user: root would run what a user meant to run.
+/// If the variables make no sense, contradict each other, or name no user: root would run a program
+/// that was meant to run as a user.
 pub fn caller() -> Result<Option<Caller>, Failure> {
     if !geteuid().is_root() {
         return Ok(None);
@@ -56,13 +57,13 @@ pub fn caller() -> Result<Option<Caller>, Failure> {
     })
 }
 
-/// How a user is looked up.
+/// Key to look up a user.
 enum By<'a> {
     Id(u32),
     Name(&'a str),
 }
 
-/// The user that is named by what `said` gives for the variables of sudo(8), doas(1) and pkexec(1).
+/// The user named by the variables of sudo(8), doas(1) and pkexec(1), whose values `said` returns.
 fn find_caller(
     said: impl Fn(&str) -> Option<String>,
     look: &dyn Fn(By<'_>) -> Option<User>,
@@ -70,7 +71,7 @@ fn find_caller(
     let number = |name: &str| {
         said(name)
             .map(|text| match text.parse::<u32>() {
-                // The last number stands for none (setresuid(2)).
+                // The largest number means no user (setresuid(2)).
                 Ok(number) if number != u32::MAX => Ok(number),
                 _ => Err(format!(
                     "{name} is `{text}`, not a number of a user or group"
@@ -120,8 +121,8 @@ fn find_caller(
 }
 
 impl Caller {
-    /// From now on the calling thread, and what it starts, may do what the user may. Its real and saved IDs stay
-    /// root's, so that the user may not signal it.
+    /// Gives the calling thread and its children only the user's rights from now on. Its real and
+    /// saved IDs stay root's, so that the user may not signal it.
     fn lend_rights(&self) -> io::Result<()> {
         use rustix::thread::{Gid, Uid};
         let groups: Vec<Gid> = self.groups.iter().copied().map(Gid::from_raw).collect();
@@ -132,8 +133,9 @@ impl Caller {
     }
 }
 
-/// Does `work` with the rights of `caller`, if there is one, and waits for it: on a thread, whose rights are its own
-/// on Linux (credentials(7)). What is made belongs to the caller, and no link leads where only root may go.
+/// Runs `work` with the rights of `caller`, if there is one, and waits for it. It runs on a thread,
+/// since Linux threads have separate rights (credentials(7)). New files belong to the caller, and
+/// no link leads to a place that only root may access.
 ///
 /// # Errors
 /// If the rights cannot be given up; nothing is done then.
@@ -155,11 +157,11 @@ pub fn as_caller<T: Send>(
     })
 }
 
-/// Finds out what we may do, as root on behalf of `caller`. Without root, moves the process to a user namespace and
-/// a network namespace of its own; before there is any thread.
+/// Determines the rights, as root on behalf of `caller`. Without root, moves the process to a new
+/// user namespace and network namespace, before there is any thread.
 ///
 /// # Errors
-/// A sentence that says what is missing.
+/// Describes the missing right.
 pub fn acquire(caller: Option<Caller>) -> Result<Standing, Failure> {
     let uid = geteuid();
     if uid.is_root() {
@@ -187,7 +189,7 @@ fn isolate(uid: Uid) -> io::Result<()> {
     netlink::loopback_up()
 }
 
-/// Who `uid` is outside of this user namespace.
+/// The number of `uid` outside of this user namespace.
 fn outside(uid: Uid) -> u32 {
     let uid = uid.as_raw();
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
@@ -202,7 +204,7 @@ fn outside(uid: Uid) -> u32 {
         .unwrap_or(uid)
 }
 
-/// That `what` cannot be had.
+/// The failure to get `what`.
 pub fn explain(what: &str, error: &io::Error) -> Failure {
     match error.raw_os_error().map(nix::errno::Errno::from_raw) {
         Some(nix::errno::Errno::EPERM | nix::errno::Errno::EACCES) => Failure::usage(format_args!(
@@ -216,7 +218,8 @@ pub fn explain(what: &str, error: &io::Error) -> Failure {
 }
 
 impl Standing {
-    /// Where to keep notes about what was changed of the host. Root of a user namespace may be nobody outside.
+    /// The folder for notes about changes to the host. Root of a user namespace may be nobody
+    /// outside.
     pub fn notes(&self) -> PathBuf {
         let common = Path::new("/run/verus");
         let parent = if common.exists() {
@@ -233,7 +236,7 @@ impl Standing {
         )
     }
 
-    /// [`as_caller`], whoever that is.
+    /// [`as_caller`] with the caller of this standing.
     pub fn as_caller<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         match self {
             Standing::Root(caller) => as_caller(caller.as_ref(), work),
@@ -246,7 +249,7 @@ impl Standing {
         matches!(self, Standing::Root(None))
     }
 
-    /// Whether what is beyond this host can be reached from here.
+    /// Whether hosts beyond this one can be reached from here.
     pub fn reaches_internet(&self) -> bool {
         matches!(self, Standing::Root(_))
     }
@@ -281,8 +284,8 @@ mod tests {
     /// Finds the caller on a system with root and `daemon` (1, of group 1).
     fn find(said: &[(&str, &str)]) -> Result<Option<(u32, u32)>, String> {
         let said = |name: &str| {
-            let found = said.iter().find(|(other, _)| *other == name);
-            found.map(|(_, value)| (*value).to_owned())
+            let entry = said.iter().find(|(other, _)| *other == name);
+            entry.map(|(_, value)| (*value).to_owned())
         };
         let user = |uid: u32| User {
             name: format!("nobody-of-this-name-{uid}"),
@@ -299,8 +302,8 @@ mod tests {
             By::Name("daemon") => Some(user(1)),
             _ => None,
         };
-        let found = find_caller(said, &look)?;
-        Ok(found.map(|caller| {
+        let caller = find_caller(said, &look)?;
+        Ok(caller.map(|caller| {
             assert!(caller.groups.contains(&caller.gid));
             (caller.uid, caller.gid)
         }))
@@ -318,7 +321,7 @@ mod tests {
                 ][..],
                 (1, 7),
             ),
-            // Without its group it is the user's own, and without a number the name tells.
+            // Without SUDO_GID, the group is the user's; without a number, the name decides.
             (&[("SUDO_UID", "1")], (1, 1)),
             (&[("SUDO_USER", "daemon")], (1, 1)),
             (&[("SUDO_UID", "1000"), ("SUDO_GID", "1000")], (1000, 1000)),

@@ -1,4 +1,4 @@
-//! What a command that fails may say.
+//! Checks of the message and exit code of a failed command.
 
 use std::process::Output;
 

@@ -1,5 +1,5 @@
-//! Strangers' words on the operator's terminal and in the operator's log: refusals, reasons, names. They arrive
-//! escaped, within one line, whichever end the stranger is and whatever form the output has.
+//! Strangers' words on the operator's terminal and in the operator's log: refusals, reasons, names.
+//! They arrive escaped, within one line, from either end and in any form of output.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,8 +19,8 @@ use verus_probe::wire::{
 use crate::transfer_common::{Scene, run, succeeded};
 
 const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
-/// A window's title, a cleared screen, a colour, a line of its own, C1's way to say the same, DEL, and text that
-/// reads backwards.
+/// A window's title, a cleared screen, a colour, an extra line, the same from C1, DEL, and text
+/// that reads backwards.
 const WORDS: &str =
     "\x1b]0;owned\x07\x1b[2J\x1b[32mFORGED\x1b[0m\r\n10.0.0.9:1: done\u{9b}31m\x7f\u{202e}gpj";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -168,21 +168,21 @@ fn a_probe_clients_scheme_and_reason_are_plain_in_the_servers_log() {
             let close = key.sealed(0, |buffer| close.encode(Kind::Close, id, buffer));
             socket.send(&close).expect("sent");
         });
-        // It tells what has happened when it next wakes up.
+        // The server reports the event when it next wakes up.
         std::thread::spawn(move || {
             let socket = bound();
             while socket.send_to(b"?", server).is_ok() {
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
-        let mut told = 0;
+        let mut reports = 0;
         let mut line = String::new();
-        while told < 2 {
+        while reports < 2 {
             line.clear();
             running.out.read_line(&mut line).expect("a line");
-            assert!(!line.is_empty(), "it ended after {told} of them");
+            assert!(!line.is_empty(), "it ended after {reports} of them");
             if line.contains("FORGED") {
-                told += 1;
+                reports += 1;
                 harmless(&line, 1);
             }
             if json {
@@ -200,7 +200,7 @@ fn names_of_files_are_plain_at_both_ends() {
     scene.write(&format!("here/{name}"), b"contents");
     fs::create_dir(scene.path("here/folder")).expect("a folder");
     scene.write(&format!("here/folder/{name}"), b"contents");
-    // Neither a file nor a folder, and no UTF-8.
+    // A pipe whose name is not UTF-8.
     let pipe = [name.as_bytes(), b"\xff"].concat();
     let pipe = scene.path("here/folder").join(OsStr::from_bytes(&pipe));
     rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).expect("a pipe");

@@ -11,7 +11,7 @@ pub fn ip(words: &str) {
     assert!(output.status.success(), "ip {words}: {error}");
 }
 
-/// A host of its own; dropping it removes it.
+/// A separate host; dropping it removes it.
 pub struct Host(String);
 
 impl Host {

@@ -1,4 +1,4 @@
-//! `verus kernel`: what it loads into the kernel, what that does there, and that nothing is left of it.
+//! `verus kernel`: loading into the kernel, behaviour there, and complete removal.
 
 #[cfg(feature = "kernel")]
 mod loaded;

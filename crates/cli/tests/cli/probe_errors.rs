@@ -1,5 +1,5 @@
-//! What can go wrong with `probe`: one clear message each, on stderr, and the exit code that says who is
-//! to act: 2 for what was asked, 1 for what happened on the way. Nothing half-written stays.
+//! Failures of `probe`: one clear message each, on stderr, and the exit code that says who must
+//! act: 2 for a usage error, 1 for a failure of the test. No incomplete file remains.
 
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
@@ -127,8 +127,8 @@ fn results_are_not_written_over_others_nor_begun_where_they_cannot_be() {
         fails(&words, 2, said);
     };
     no(&format!("--out {}", text(&full)), "full + --force");
-    let left: Vec<_> = std::fs::read_dir(&full).expect("a folder").collect();
-    assert_eq!(left.len(), 1, "nothing is added: {left:?}");
+    let entries: Vec<_> = std::fs::read_dir(&full).expect("a folder").collect();
+    assert_eq!(entries.len(), 1, "nothing is added: {entries:?}");
     no("--out /proc/results", "--out + /proc/results");
     let log = folder.path().join("absent/log.csv");
     no(&format!("--log {}", text(&log)), "--log + log.csv");
@@ -177,10 +177,10 @@ fn logs_of_flows_appear_whole_and_only_where_there_is_nothing() {
             text.contains("quic:packet_sent") && text.contains("quic:recovery_metrics_updated")
         );
     }
-    // What is there stays.
+    // Existing files stay.
     fails(&test, 2, "--qlog + not empty");
     assert_eq!(names(&logs), written);
-    // The older format; nothing is left of a test that could not be.
+    // The older format; no files remain of a test that could not run.
     let other = folder.path().join("other");
     let qvis = format!("--duration 1 --qlog {} --qlog-format 0.3", text(&other));
     let output = client(&format!("{} {qvis}", nobody()));

@@ -1,5 +1,5 @@
-//! `probe` where the other end, or whoever reads its output, fails it: one clear message, the exit code of a run
-//! that failed, and nothing that anybody could take for a result.
+//! `probe` when the other end, or the reader of its output, fails. It prints one clear message,
+//! exits with the code of a failed run, and prints nothing that looks like a result.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -128,7 +128,7 @@ fn a_server_without_a_key_has_a_limit_and_says_so_at_both_ends() {
         let row: Value = serde_json::from_slice(&output.stdout).expect("one object");
         assert_eq!(row["server_limit_mbps"].as_f64(), limit, "{row}");
     }
-    // One that is reached is told to people too.
+    // A limit that is reached is reported to people too.
     let server = Server::start("--max-mbps 2");
     let output = client(&server, "--duration 1 --scheme newreno")
         .output()

@@ -1,5 +1,6 @@
-//! `probe` over paths that loopback is not: through a network address translator that forgets, over IPv6, and
-//! over links whose system refuses to send. Each test makes hosts of its own, as network namespaces.
+//! `probe` over paths other than loopback: through a network address translator that forgets, over
+//! IPv6, and over links whose system refuses to send. Each test makes separate hosts, as network
+//! namespaces.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
@@ -175,7 +176,8 @@ fn both_ways_are_measured_over_ipv6_beyond_the_host() {
     assert!(server.said().contains("[fd00:7::2]:"));
 }
 
-/// A client that measures all the while, on a host of its own; its rate must not show what others do.
+/// A client on a separate host that measures throughout. Its rate must not show the others'
+/// traffic.
 struct Witness(Child);
 
 impl Witness {

@@ -27,7 +27,7 @@ fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
         .iter()
         .filter_map(|name| name.as_str())
         .collect();
-    let mut found: Vec<String> = std::fs::read_dir(&place)
+    let mut files: Vec<String> = std::fs::read_dir(&place)
         .expect("a folder")
         .map(|entry| {
             entry
@@ -38,8 +38,8 @@ fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
         })
         .collect();
     listed.sort_unstable();
-    found.sort_unstable();
-    assert_eq!(found, listed);
+    files.sort_unstable();
+    assert_eq!(files, listed);
     assert_eq!(
         std::fs::read_dir(folder.path()).expect("a folder").count(),
         1,
@@ -56,31 +56,35 @@ fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
     assert!(drift.abs() <= error.max(20.0), "{clocks}");
     let said = String::from_utf8(output.stderr).expect("plain");
     for (name, mbps) in [("up", 2.0), ("down", 4.0)] {
-        let way = &run["recording"]["ways"][name];
-        let file = way["trace"].as_str().expect("its name");
+        let direction = &run["recording"]["ways"][name];
+        let file = direction["trace"].as_str().expect("its name");
         // A loopback is bounded by the rate of the load; on a busy machine packets may queue.
-        assert_eq!(way["is_channel"], file == format!("{name}.trace"), "{way}");
+        assert_eq!(
+            direction["is_channel"],
+            file == format!("{name}.trace"),
+            "{direction}"
+        );
         assert!(
             said.contains(&format!("\n{name}: limited by the ")),
             "{said}"
         );
         assert_eq!(
             said.contains(&format!("`{file}` is not what the path carries")),
-            way["is_channel"] == false,
+            direction["is_channel"] == false,
             "{said}"
         );
         let trace = Trace::read(&place.join(file)).expect("a trace");
         let raw = raw::read(&place.join(format!("{name}.raw"))).expect("a raw log");
         // Packets of 1400 bytes.
-        let found = raw.len() as f64 * 1400.0 * 8.0 / raw.period().as_secs_f64() / 1e6;
-        // A busy machine sends late, and leaves out what it is too late for.
+        let measured_mbps = raw.len() as f64 * 1400.0 * 8.0 / raw.period().as_secs_f64() / 1e6;
+        // A busy machine sends late, and skips packets that are overdue.
         assert!(
-            (0.8..1.1).contains(&(found / mbps)),
-            "{name}: {found} Mbit/s"
+            (0.8..1.1).contains(&(measured_mbps / mbps)),
+            "{name}: {measured_mbps} Mbit/s"
         );
         assert_eq!(
             trace.mean_rate(verus_core::Bytes::new(1500)).as_mbps(),
-            number(&way["mean_mbps"])
+            number(&direction["mean_mbps"])
         );
         // Each packet has a line, acknowledgements and statuses too.
         let packets = std::fs::read_to_string(place.join(format!("{name}-packets.csv")));
@@ -110,7 +114,7 @@ fn what_cannot_be_recorded_is_refused_before_anything_is_sent() {
     let place = folder.path().join("recorded");
     let file = folder.path().join("file");
     std::fs::write(&file, "").expect("a temporary file");
-    // Nobody listens there: whoever asks waits two seconds, and says so with exit code 1.
+    // Nobody listens there: the client waits two seconds and fails with exit code 1.
     let host = "127.0.0.1:9";
     let record = format!("{host} --record {}", text(&place));
     let cases = "

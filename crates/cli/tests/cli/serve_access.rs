@@ -1,5 +1,5 @@
-//! Who may use a server, with the real binary: tokens made, used and revoked while it runs, rights, the audit log,
-//! and what of root and of the file system is left to it.
+//! Access to a server, with the real binary: tokens made, used and revoked while it runs, rights,
+//! and the audit log. Also its remaining rights as root and in the file system.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -149,16 +149,16 @@ fn a_client_whose_token_is_revoked_is_hung_up_on() {
     refused(&output, 1, &[&server.address.to_string()]);
     assert!(!scene.path("here/large").exists());
     // In either order: the transfer and the connection end by themselves.
-    let mut told = [server.event(), server.event(), server.event()];
-    told.sort_by_key(|event| event["event"].to_string());
-    let [connected, failed, left] = told;
+    let mut events = [server.event(), server.event(), server.event()];
+    events.sort_by_key(|event| event["event"].to_string());
+    let [connected, failed, ended] = events;
     assert_eq!(connected["event"], "connected");
     assert_eq!(failed["event"], "failed");
     assert_eq!(failed["direction"], "sent");
     let moved = failed["moved_bytes"].as_u64().expect("a number");
     assert!((1..64 << 20).contains(&moved), "{failed}");
-    assert_eq!(left["event"], "left");
-    for event in [failed, left] {
+    assert_eq!(ended["event"], "left");
+    for event in [failed, ended] {
         assert_eq!(event["name"], "alice");
         assert!(text(&event, "why").contains("revoked"), "{event}");
     }
@@ -208,7 +208,7 @@ fn names_that_cannot_be_or_are_taken_are_refused() {
     let full = scene.command("server", "serve token add late");
     let output = to_full_device(full);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    // What nobody could read is not kept.
+    // A token that nobody could read is not kept.
     refused(&token(&scene, "revoke late"), 2, &["late"]);
 }
 
@@ -344,16 +344,16 @@ fn secrets_that_others_may_read_are_refused_at_both_ends() {
     permit(&scene, "client/token", 0o644);
     let output = scene.run("client", "receive 127.0.0.1/x");
     refused(&output, 2, &["chmod 600", "client/token"]);
-    // Nor one that anybody could guess.
+    // A token that anybody could guess is refused, too.
     let mut command = scene.command("client", "receive 127.0.0.1/x");
     let output = run(command.env("VERUS_TOKEN", "fifteen letters"));
     refused(&output, 2, &["VERUS_TOKEN", "15 characters"]);
 }
 
-/// Says of whom a process consists: user and group numbers, and a field more, of each of its threads.
+/// User and group numbers, and one more field, of each thread of a process.
 fn threads(server: &Server, field: &str) -> Vec<(String, String, String)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).expect("it runs");
-    let found: Vec<_> = tasks
+    let tasks: Vec<_> = tasks
         .map(|task| {
             let path = task.expect("readable").path().join("status");
             let status = fs::read_to_string(path).expect("readable");
@@ -365,11 +365,11 @@ fn threads(server: &Server, field: &str) -> Vec<(String, String, String)> {
             (of("Uid"), of("Gid"), of(field))
         })
         .collect();
-    assert!(found.len() > 1, "it has threads");
-    found
+    assert!(tasks.len() > 1, "it has threads");
+    tasks
 }
 
-/// A scene in which `nobody` can run a server of its own.
+/// A scene in which `nobody` can run a server.
 fn of_nobody(scene: &Scene) {
     permit(scene, "", 0o755);
     fs::create_dir(scene.path("server")).expect("a folder");
@@ -399,9 +399,9 @@ fn root_becomes_whom_the_folder_belongs_to() {
     // Root makes a token for it, and the file is theirs.
     let alice = add(&scene, "alice", "both");
     for file in ["server/server.pem", "server/token", "server/tokens.json"] {
-        let found = fs::metadata(scene.path(file)).expect("made");
+        let metadata = fs::metadata(scene.path(file)).expect("made");
         assert_eq!(
-            (found.uid(), found.mode() & 0o777),
+            (metadata.uid(), metadata.mode() & 0o777),
             (NOBODY, 0o600),
             "{file}"
         );
@@ -412,14 +412,14 @@ fn root_becomes_whom_the_folder_belongs_to() {
         &alice,
         &format!("send file {}", server.address),
     ));
-    let found = fs::metadata(scene.path("served/file")).expect("arrived");
-    assert_eq!((found.uid(), found.gid()), (NOBODY, NOBODY));
+    let metadata = fs::metadata(scene.path("served/file")).expect("arrived");
+    assert_eq!((metadata.uid(), metadata.gid()), (NOBODY, NOBODY));
     event(&mut server, "received");
     // The audit log stays root's.
     assert_eq!(fs::metadata(&log).expect("made").uid(), 0);
     let lines = fs::read_to_string(&log).expect("readable");
     assert!(lines.contains("alice"));
-    // What only root may read is of no use to it, and it says so.
+    // Files that only root may read are useless to it, and it reports that.
     drop(server);
     chown(scene.path("server"), Some(0), Some(0)).expect("root may");
     let output = run(&mut scene.serving("served", 0, ""));
@@ -440,7 +440,7 @@ fn root_becomes_whom_it_is_told_to() {
     }
     succeeded(&scene.client(&format!("receive {}", server.at("file"))));
     scene.write("here/mine", b"contents");
-    // It may no more write here than its user.
+    // It may not write here, like its user.
     let output = scene.client(&format!("send mine {}", server.address));
     refused(&output, 1, &["permission denied"]);
     for (user, word) in [
@@ -490,7 +490,7 @@ fn only_root_becomes_somebody_else() {
         2,
         &["--user", "only root"],
     );
-    // What others planted is not trusted either.
+    // Files planted by others are not trusted either.
     scene.secret("server/token", b"a token that is long enough\n");
     chown(scene.path("server/token"), Some(4321), Some(4321)).expect("root may");
     chown(scene.path("server"), Some(0), Some(0)).expect("root may");
@@ -515,7 +515,8 @@ fn a_running_server_cannot_read_beyond_its_folders() {
         &alice,
         &format!("receive {}", server.at("file")),
     ));
-    // A list of tokens that lies elsewhere: readable for whoever runs the server, root even, and yet not for it.
+    // A list of tokens in another folder: readable for the server's user, even root, and yet not
+    // for the server.
     let (list, elsewhere) = (
         scene.path("server/tokens.json"),
         scene.path("elsewhere.json"),
@@ -523,9 +524,12 @@ fn a_running_server_cannot_read_beyond_its_folders() {
     fs::copy(&list, &elsewhere).expect("ours");
     symlink(&elsewhere, scene.path("server/link")).expect("a link");
     fs::rename(scene.path("server/link"), &list).expect("ours");
-    let told = event(&mut server, "tokens_unreadable");
-    assert!(text(&told, "why").contains("ermission denied"), "{told}");
-    // What was known goes on counting, and the transfer above was of a file that it may read.
+    let report = event(&mut server, "tokens_unreadable");
+    assert!(
+        text(&report, "why").contains("ermission denied"),
+        "{report}"
+    );
+    // The known tokens stay in force, and the transfer above was of a file that it may read.
     succeeded(&client(
         &scene,
         &alice,
@@ -552,8 +556,8 @@ fn under(umask: &str, command: &Command) -> Command {
 }
 
 fn mode(scene: &Scene, name: &str) -> u32 {
-    let found = fs::metadata(scene.path(name)).expect("it is there");
-    found.mode() & 0o777
+    let metadata = fs::metadata(scene.path(name)).expect("it is there");
+    metadata.mode() & 0o777
 }
 
 #[test]
@@ -579,8 +583,8 @@ fn files_have_the_permissions_of_their_receivers_umask() {
         }
         for folder in ["served", "here/there"] {
             let of = |name: &str| mode(&scene, &format!("{folder}/{name}"));
-            let found = (of("plain"), of("program"));
-            assert_eq!(found, (plain, executable), "{folder}, umask {umask}");
+            let modes = (of("plain"), of("program"));
+            assert_eq!(modes, (plain, executable), "{folder}, umask {umask}");
         }
     }
 }
@@ -636,14 +640,14 @@ fn a_server_of_a_home_keeps_its_own_files_to_itself() {
     let server = scene.serve(words);
     let read = |name: &str| fs::read(scene.path(name)).expect("it is there");
     let token = String::from_utf8(read("served/.config/verus/token")).expect("plain");
-    let own: Vec<String> = scene
+    let own_files: Vec<String> = scene
         .names("served/.config/verus")
         .iter()
         .map(|name| format!(".config/verus/{name}"))
         .chain(["logs/audit.jsonl".to_owned()])
         .collect();
-    assert!(own.len() >= 3, "{own:?}");
-    let secrets: Vec<Vec<u8>> = own
+    assert!(own_files.len() >= 3, "{own_files:?}");
+    let secrets: Vec<Vec<u8>> = own_files
         .iter()
         .map(|name| read(&format!("served/{name}")))
         .collect();
@@ -658,7 +662,8 @@ fn a_server_of_a_home_keeps_its_own_files_to_itself() {
     fs::create_dir(scene.path("here/got")).expect("a folder");
     fs::create_dir(scene.path("here/forged")).expect("a folder");
     for name in
-        own.iter()
+        own_files
+            .iter()
             .map(String::as_str)
             .chain(["hard", "soft/token", ".config/verus", "soft"])
     {
@@ -671,12 +676,12 @@ fn a_server_of_a_home_keeps_its_own_files_to_itself() {
             server.at(folder)
         ));
         match name {
-            // A link gives way, and what it leads to stays.
+            // A link is replaced, and its target stays.
             "soft" => succeeded(&output),
             _ => refused(&output, 1, &["server's own"]),
         }
     }
-    // All of it: what is not the server's.
+    // All the files except the server's.
     succeeded(&client(&format!(
         "receive {}/ --into got --quiet",
         server.address
@@ -684,14 +689,14 @@ fn a_server_of_a_home_keeps_its_own_files_to_itself() {
     assert_eq!(scene.names("here/got"), [".config", "file", "logs", "soft"]);
     assert!(scene.names("here/got/.config").is_empty());
     assert!(scene.names("here/got/logs").is_empty());
-    for (name, secret) in own.iter().zip(&secrets) {
+    for (name, secret) in own_files.iter().zip(&secrets) {
         let now = read(&format!("served/{name}"));
         assert!(now.starts_with(secret), "{name} has changed");
     }
-    let told = String::from_utf8(read("served/logs/audit.jsonl")).expect("plain");
+    let audit = String::from_utf8(read("served/logs/audit.jsonl")).expect("plain");
     assert!(
-        told.contains("\"file\":\"file\"") || told.contains("file"),
-        "{told}"
+        audit.contains("\"file\":\"file\"") || audit.contains("file"),
+        "{audit}"
     );
 }
 

@@ -1,6 +1,5 @@
-//! `shell` as a user meets it: programs behind the link, their exit codes, and nothing left behind whatever
-//! happens. What takes root, namespaces and TUN is run by
-//! `make test-root`.
+//! `shell` as a user meets it: programs behind the link, their exit codes, and no remains in any
+//! case. `make test-root` runs the tests that take root, namespaces and TUN.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +13,7 @@ const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
 /// Nobody, on most systems.
 const NOBODY: u32 = 65534;
 
-/// What names the user for whom it is root.
+/// Variables that name the calling user to a root process.
 const CALLERS: [&str; 5] = [
     "SUDO_USER",
     "SUDO_UID",
@@ -65,7 +64,7 @@ fn words(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a shell changes of its host, in words that compare.
+/// Settings of the host that a shell changes, in a form that compares.
 fn host() -> Vec<(String, String)> {
     let mut names = vec!["ipv4/ip_forward".to_owned()];
     for family in ["ipv4", "ipv6"] {
@@ -84,8 +83,8 @@ fn host() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Does `work` in a network namespace of its own and with notes of its own, so that tests do not meet each
-/// other's shells, nor anybody's. It must leave the host as it was.
+/// Runs `work` in a separate network namespace and with separate notes, so that tests do not affect
+/// each other's shells, or those of others. It must leave the host unchanged.
 fn alone(work: impl FnOnce(&Path) + Send) {
     let notes = tempfile::tempdir().expect("a folder");
     std::thread::scope(|scope| {
@@ -125,8 +124,8 @@ fn ended(mut child: Child) -> Option<i32> {
     panic!("it does not end");
 }
 
-/// Waits until `child` has said something on its standard output.
-fn heard(child: &mut Child) {
+/// Waits until `child` has printed something on its standard output.
+fn wait_for_output(child: &mut Child) {
     let mut byte = [0];
     let out = child.stdout.as_mut().expect("piped");
     out.read_exact(&mut byte).expect("it says something");
@@ -187,10 +186,14 @@ fn exit_codes_are_the_programs_or_say_why_there_was_none() {
         (&["/nonexistent/program"], 127),
         (&["/"], 126),
     ] {
-        let found = output(shell("-q --down rate:50 --").args(program));
-        assert_eq!(found.status.code(), Some(code), "{program:?}: {found:?}");
-        let told = usize::from(code == 126 || code == 127);
-        assert_eq!(words(&found.stderr).lines().count(), told, "{found:?}");
+        let result = output(shell("-q --down rate:50 --").args(program));
+        assert_eq!(result.status.code(), Some(code), "{program:?}: {result:?}");
+        let expected_lines = usize::from(code == 126 || code == 127);
+        assert_eq!(
+            words(&result.stderr).lines().count(),
+            expected_lines,
+            "{result:?}"
+        );
     }
     let nowhere = "/dev/null/log";
     let log = format!("-q --down rate:50 --log-down {nowhere} -- true");
@@ -232,7 +235,7 @@ fn a_run_past_its_bound_is_invalid_and_its_numbers_are_told() {
     let error = words(&invalid.stderr);
     assert_eq!(invalid.status.code(), Some(3), "{error}");
     assert!(error.contains("the run is invalid"), "{error}");
-    let told = [
+    let expected = [
         "down",
         "up",
         "p50",
@@ -240,14 +243,14 @@ fn a_run_past_its_bound_is_invalid_and_its_numbers_are_told() {
         "largest",
         "devices lost 0 packets",
     ];
-    for word in told {
+    for word in expected {
         assert!(error.contains(word), "{error}");
     }
     let valid = run(10_000);
     assert_eq!(valid.status.code(), Some(0), "{valid:?}");
 }
 
-/// A shell that heeds all signals: whoever runs the tests in the background has it ignore SIGINT.
+/// A shell that handles all signals: a test run in the background may ignore SIGINT.
 fn heeding(shell: &Command) -> Command {
     let mut command = Command::new("env");
     command
@@ -274,7 +277,7 @@ fn signals_reach_the_program_and_the_host_is_as_before() {
                 .stdout(Stdio::piped())
                 .spawn()
                 .expect("the binary runs");
-            heard(&mut child);
+            wait_for_output(&mut child);
             assert_eq!(read("/proc/sys/net/ipv4/conf/verus0/forwarding"), "1");
             assert_eq!(read("/proc/sys/net/ipv4/ip_forward"), "0");
             signal(&child, sent);
@@ -400,8 +403,8 @@ fn the_program_cannot_have_root_write_where_it_may_not() {
         assert_eq!(output.status.code(), Some(code), "{link}: {output:?}");
         assert!(words(&output.stdout).contains("moved"), "{output:?}");
         assert_eq!(fs::read(&precious).expect("it"), b"precious", "{link}");
-        let left: Vec<_> = fs::read_dir(roots.path()).expect("it").flatten().collect();
-        assert_eq!(left.len(), 1, "{link}: {left:?}");
+        let entries: Vec<_> = fs::read_dir(roots.path()).expect("it").flatten().collect();
+        assert_eq!(entries.len(), 1, "{link}: {entries:?}");
         let whole = work.path().join("out/run.json");
         assert_eq!(whole.exists(), code == 0, "{link}");
         for entry in fs::read_dir(work.path()).expect("it").flatten() {
@@ -488,7 +491,7 @@ fn the_program_inherits_no_file_of_ours() {
         let kind = |file: &str| file.split(['[', '(']).next().map(str::to_owned);
         words(&output.stdout).lines().map(kind).collect::<Vec<_>>()
     };
-    // What the test itself has inherited is passed on, as by any program.
+    // The test's inherited descriptors are passed on, as by any program.
     let inherited = files(&mut Command::new("sh"));
     let line = "-q --down rate:50 --log-down log --out out -- sh";
     let within = files(&mut shell_for(NOBODY, line));
@@ -524,8 +527,8 @@ fn what_the_program_leaves_running_does_not_keep_the_path() {
         // Root's has ended with the shell.
         let processes = fs::read_dir("/proc").expect("processes").flatten();
         let running = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
-        let left = running.filter(|line| line.ends_with(b"61.41\0"));
-        assert_eq!(left.count(), 0);
+        let sleeping = running.filter(|line| line.ends_with(b"61.41\0"));
+        assert_eq!(sleeping.count(), 0);
     });
 }
 
@@ -626,8 +629,8 @@ impl Neighbour {
             .collect()
     }
 
-    /// Does `work` there.
-    fn there<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    /// Runs `work` there.
+    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let namespace = fs::File::open(format!("/proc/{}/ns/net", self.process.id()));
         let namespace = namespace.expect("it runs");
         std::thread::scope(|scope| {
@@ -644,7 +647,7 @@ impl Neighbour {
     fn greet(&self) {
         for address in self.addresses() {
             let listener =
-                self.there(|| std::net::TcpListener::bind((address, 7000)).expect("free"));
+                self.within(|| std::net::TcpListener::bind((address, 7000)).expect("free"));
             std::thread::spawn(move || {
                 while let Ok((mut stream, _)) = listener.accept() {
                     let _ = std::io::Write::write_all(&mut stream, b"hello\n");
@@ -656,7 +659,7 @@ impl Neighbour {
     /// Connects from there.
     fn connect(&self, to: std::net::IpAddr) -> std::io::Result<std::net::TcpStream> {
         let patience = Duration::from_millis(700);
-        self.there(|| std::net::TcpStream::connect_timeout(&(to, 7000).into(), patience))
+        self.within(|| std::net::TcpStream::connect_timeout(&(to, 7000).into(), patience))
     }
 }
 
@@ -692,10 +695,10 @@ fn while_a_shell_runs_the_host_forwards_for_it_and_for_nobody_else() {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary runs");
-        let mut told = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        let mut output = std::io::BufReader::new(child.stdout.take().expect("piped"));
         let mut next = || {
             let mut line = String::new();
-            std::io::BufRead::read_line(&mut told, &mut line).expect("a line");
+            std::io::BufRead::read_line(&mut output, &mut line).expect("a line");
             line
         };
         assert_eq!(next(), "begun\n");
@@ -749,15 +752,15 @@ fn a_user_gets_a_link_or_one_sentence() {
         assert!(output.status.success(), "{error}");
         assert_eq!(words(&output.stdout), format!("{NOBODY}\n"));
     }
-    let left: Vec<_> = fs::read_dir(&temporary).expect("it").flatten().collect();
-    assert!(left.is_empty(), "{left:?}");
+    let entries: Vec<_> = fs::read_dir(&temporary).expect("it").flatten().collect();
+    assert!(entries.is_empty(), "{entries:?}");
 }
 
 #[test]
 #[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn a_resolver_on_the_loopback_interface_is_relayed_to() {
     alone(|_| {
-        // The host's resolver, in this namespace: it says back what it is asked, with its own mark.
+        // The host's resolver, in this namespace: it returns each query, with a mark.
         let up = Command::new("ip")
             .args(["link", "set", "lo", "up"])
             .status();
@@ -803,7 +806,7 @@ fn a_small_packet_size_goes_without_ipv6_and_a_large_one_is_had() {
         let asks =
             "cat /sys/class/net/verus*/mtu 2>/dev/null || true; cat /proc/net/dev | grep -c verus";
         let line = format!("-q --down rate:50 --mtu {mtu} -- sh -c");
-        let found = output(shell(&line).arg(asks));
-        assert!(found.status.success(), "{mtu}: {found:?}");
+        let result = output(shell(&line).arg(asks));
+        assert!(result.status.success(), "{mtu}: {result:?}");
     }
 }

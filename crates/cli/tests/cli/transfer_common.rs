@@ -13,7 +13,7 @@ pub use crate::common::refused;
 
 const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
 
-/// A folder in which everything of a test lies: keys of both ends, what is served, what is here.
+/// A folder for all files of a test: keys of both ends, served files, and the client's.
 pub struct Scene {
     folder: tempfile::TempDir,
 }
@@ -50,7 +50,7 @@ impl Scene {
         fs::set_permissions(self.path(name), mode).expect("our own");
     }
 
-    /// What lies in a folder, hidden or not.
+    /// The names of entries in a folder, hidden or not.
     pub fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(folder)).expect("it is there");
         let name = |entry: fs::DirEntry| entry.file_name().into_string().expect("plain");
@@ -78,7 +78,7 @@ impl Scene {
         run(&mut self.command(config, words))
     }
 
-    /// A client's command, run to its end; it has the server's token, as a copy of the file has it.
+    /// Runs a client's command to its end; the client has a copy of the server's token file.
     pub fn client(&self, words: &str) -> Output {
         run(&mut self.client_command(words))
     }
@@ -120,7 +120,7 @@ pub struct Server {
     out: BufReader<ChildStdout>,
     pub address: SocketAddr,
     pub fingerprint: String,
-    /// What it said first.
+    /// Its first report.
     pub start: Value,
 }
 
@@ -162,7 +162,7 @@ impl Server {
         self.child.wait().expect("it is gone");
     }
 
-    /// What it says next.
+    /// Its next report.
     pub fn event(&mut self) -> Value {
         let mut line = String::new();
         self.out.read_line(&mut line).expect("a line");

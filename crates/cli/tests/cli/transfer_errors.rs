@@ -1,6 +1,6 @@
-//! What can go wrong with `serve`, `send` and `receive`: one clear message each, on stderr, and the exit
-//! code that says who is to act: 2 for what was asked, 1 for what happened on the way. Nothing
-//! half-written takes a file's place.
+//! Failures of `serve`, `send` and `receive`: one clear message each, on stderr. The exit code says
+//! who must act: 2 for a usage error, 1 for a failed transfer. No incomplete file takes a file's
+//! place.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -72,7 +72,7 @@ fn a_wrong_token_and_none_get_nothing() {
         format!("send file {}", server.address),
         format!("receive {}", server.at("other")),
     );
-    // Met before: what is refused is the client, not the server.
+    // With a known host: the client is refused, rather than the server.
     succeeded(&scene.client(&format!("{receive} --into met")));
     for what in [send, receive] {
         let none = scene.run("client", &what);

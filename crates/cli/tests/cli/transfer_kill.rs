@@ -1,8 +1,8 @@
-//! `kill -9` of either end at several points of a large transfer: the same command again goes on where the last
-//! one stopped, the file is whole in the end, and hardly anything crosses twice.
+//! `kill -9` of either end at several points of a large transfer. The same command again continues
+//! where the last one stopped, the file is whole in the end, and hardly any data cross twice.
 //!
-//! What crosses is counted on the wire, by a proxy between the ends, and compared with a transfer of the
-//! same file that nobody disturbs.
+//! A proxy between the ends counts the bytes on the wire. They are compared with an undisturbed
+//! transfer of the same file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -28,24 +28,25 @@ struct Disturbance {
     bytes: u64,
     /// How often an end is killed.
     kills: u64,
-    /// The rate of the link on the file's way, in Mbit/s, which this machine has time to follow: what a process has
-    /// no time to read from its socket is sent again by QUIC, and would say how busy the machine is.
+    /// The rate of the link in the file's direction, in Mbit/s, which must be within this machine's
+    /// pace. QUIC sends data again that a busy process reads too late, so the count would show the
+    /// load of the machine.
     mbps: f64,
 }
 
-/// Bytes that may cross twice for each kill: at most a piece (1 MiB of files of this size) and what was under way; of a
-/// piece half, on average.
+/// Bytes that may cross twice for each kill: at most a piece (1 MiB for files of this size) and the
+/// bytes in flight. On average, half a piece.
 const TWICE: u64 = 1_000_000;
 
-/// What fills a link soonest.
+/// The scheme that fills a link soonest.
 const CUBIC: Disturbance = Disturbance {
     scheme: "cubic",
     bytes: 300_000_000,
     kills: 10,
     mbps: 800.0,
 };
-/// What users have unless they ask for another. Each attempt begins with a slow start of its own; what the link's
-/// queue refuses then has not crossed.
+/// The default scheme. Each attempt begins with a slow start; packets dropped by the link's queue
+/// then have not crossed.
 const VERUS: Disturbance = Disturbance {
     scheme: "verus",
     bytes: 100_000_000,
@@ -56,9 +57,9 @@ const VERUS: Disturbance = Disturbance {
 /// An attempt that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Which way the file goes.
+/// The direction of the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum Direction {
     Up,
     Down,
 }
@@ -84,12 +85,12 @@ fn make(path: &Path, bytes: u64) {
     let mut random = random::stream(1, "file", 0);
     let mut file = BufWriter::new(File::create(path).expect("there is room"));
     let mut block = vec![0; 1 << 20];
-    let mut left = bytes;
-    while left > 0 {
-        let part = left.min(block.len() as u64) as usize;
+    let mut rest = bytes;
+    while rest > 0 {
+        let part = rest.min(block.len() as u64) as usize;
         random.fill_bytes(&mut block[..part]);
         file.write_all(&block[..part]).expect("there is room");
-        left -= part as u64;
+        rest -= part as u64;
     }
     file.flush().expect("there is room");
 }
@@ -105,7 +106,7 @@ fn digest(path: &Path) -> blake3::Hash {
 /// A client and a server, and what lies between them.
 struct Stage<'a> {
     scene: &'a Scene,
-    way: Way,
+    direction: Direction,
     scheme: &'static str,
     proxy: Proxy,
     server: Option<Server>,
@@ -113,18 +114,18 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn new(scene: &'a Scene, way: Way, how: Disturbance) -> Stage<'a> {
+    fn new(scene: &'a Scene, direction: Direction, how: Disturbance) -> Stage<'a> {
         let scheme = how.scheme;
         let server = scene.serve(&format!("--scheme {scheme}"));
         let mut config = ProxyConfig::new(server.address);
-        match way {
-            Way::Up => config.up = Some(how.bottleneck()),
-            Way::Down => config.down = Some(how.bottleneck()),
+        match direction {
+            Direction::Up => config.up = Some(how.bottleneck()),
+            Direction::Down => config.down = Some(how.bottleneck()),
         }
         let proxy = Proxy::start(config).expect("a few sockets");
         Stage {
             scene,
-            way,
+            direction,
             scheme,
             proxy,
             port: server.address.port(),
@@ -135,9 +136,9 @@ impl<'a> Stage<'a> {
     /// Begins, or goes on.
     fn client(&self) -> Child {
         let (address, scheme) = (self.proxy.addr(), self.scheme);
-        let words = match self.way {
-            Way::Up => format!("send file {address} --quiet --scheme {scheme}"),
-            Way::Down => format!("receive {address}/file --quiet --scheme {scheme}"),
+        let words = match self.direction {
+            Direction::Up => format!("send file {address} --quiet --scheme {scheme}"),
+            Direction::Down => format!("receive {address}/file --quiet --scheme {scheme}"),
         };
         let mut command = self.scene.client_command(&words);
         command
@@ -146,12 +147,12 @@ impl<'a> Stage<'a> {
             .expect("the binary runs")
     }
 
-    /// Bytes that have come through, the file's way, so far.
+    /// Bytes that have come through, the file's direction, so far.
     fn crossed(&self) -> u64 {
         let stats = self.proxy.stats();
-        match self.way {
-            Way::Up => stats.up.delivered_bytes,
-            Way::Down => stats.down.delivered_bytes,
+        match self.direction {
+            Direction::Up => stats.up.delivered_bytes,
+            Direction::Down => stats.down.delivered_bytes,
         }
     }
 
@@ -184,8 +185,8 @@ fn now() -> Instant {
 }
 
 /// Kills one end after the other; returns how much crossed.
-fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
-    let mut stage = Stage::new(scene, way, how);
+fn disturbed(scene: &Scene, direction: Direction, how: Disturbance) -> u64 {
+    let mut stage = Stage::new(scene, direction, how);
     for kill in 1..=how.kills {
         let mut client = stage.client();
         let point = how.bytes() / (how.kills + 1) * kill;
@@ -208,9 +209,9 @@ fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
             nix::sys::signal::kill(id, signal).expect("it runs");
             assert_eq!(client.wait().expect("it is ours").code(), code);
         }
-        let (folder, name) = match way {
-            Way::Up => ("served", "file"),
-            Way::Down => ("here", "file"),
+        let (folder, name) = match direction {
+            Direction::Up => ("served", "file"),
+            Direction::Down => ("here", "file"),
         };
         assert!(
             !scene.names(folder).contains(&name.to_owned()),
@@ -221,8 +222,8 @@ fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
     stage.crossed()
 }
 
-fn undisturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
-    let stage = Stage::new(scene, way, how);
+fn undisturbed(scene: &Scene, direction: Direction, how: Disturbance) -> u64 {
+    let stage = Stage::new(scene, direction, how);
     stage.finish(stage.client());
     stage.crossed()
 }
@@ -230,25 +231,25 @@ fn undisturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
 /// One at a time: each needs room for its file twice.
 static ROOM: Mutex<()> = Mutex::new(());
 
-fn check(way: Way, how: Disturbance) {
+fn check(direction: Direction, how: Disturbance) {
     let _machine = machine::watch(50);
     let _room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::new();
-    let (from, to) = match way {
-        Way::Up => ("here/file", "served/file"),
-        Way::Down => ("served/file", "here/file"),
+    let (from, to) = match direction {
+        Direction::Up => ("here/file", "served/file"),
+        Direction::Down => ("served/file", "here/file"),
     };
     let bytes = how.bytes();
     make(&scene.path(from), bytes);
     let whole = digest(&scene.path(from));
-    let once = undisturbed(&scene, way, how);
+    let once = undisturbed(&scene, direction, how);
     assert_eq!(digest(&scene.path(to)), whole);
     std::fs::remove_file(scene.path(to)).expect("it arrived");
-    let crossed = disturbed(&scene, way, how);
+    let crossed = disturbed(&scene, direction, how);
     assert_eq!(digest(&scene.path(to)), whole, "the file is not whole");
     let twice = crossed.saturating_sub(once);
     println!(
-        "{way:?} with {}: {once} bytes undisturbed, {crossed} with {} kills: {twice} twice",
+        "{direction:?} with {}: {once} bytes undisturbed, {crossed} with {} kills: {twice} twice",
         how.scheme, how.kills
     );
     assert!(twice <= how.kills * TWICE, "{twice} bytes crossed twice");
@@ -257,23 +258,23 @@ fn check(way: Way, how: Disturbance) {
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_sent_survives_ten_kills() {
-    check(Way::Up, CUBIC);
+    check(Direction::Up, CUBIC);
 }
 
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_received_survives_ten_kills() {
-    check(Way::Down, CUBIC);
+    check(Direction::Down, CUBIC);
 }
 
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_sent_with_verus_survives_four_kills() {
-    check(Way::Up, VERUS);
+    check(Direction::Up, VERUS);
 }
 
 #[test]
 #[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_received_with_verus_survives_four_kills() {
-    check(Way::Down, VERUS);
+    check(Direction::Down, VERUS);
 }

@@ -734,7 +734,7 @@ async fn requests_that_fail_fill_no_log() {
     }
     let seconds = began.elapsed().as_secs() as usize + 1;
     connection.close(0_u32.into(), b"");
-    let (mut told, mut bytes, mut untold) = (0, 0, 0);
+    let (mut reported, mut bytes, mut unreported) = (0, 0, 0);
     loop {
         let event = world.server.event().await.expect("it runs");
         let (path, why) = match event {
@@ -747,17 +747,23 @@ async fn requests_that_fail_fill_no_log() {
             Event::Left { .. } => break,
             _ => continue,
         };
-        told += 1;
+        reported += 1;
         bytes += path.len() + why.len();
         let others = why
             .split("(and ")
             .nth(1)
             .and_then(|rest| rest.split(' ').next());
-        untold += others.map_or(0, |number| number.parse::<usize>().expect("a number"));
+        unreported += others.map_or(0, |number| number.parse::<usize>().expect("a number"));
     }
-    assert!(told <= 10 * seconds, "{told} of {REQUESTS} in {seconds} s");
-    assert!(told >= 10 && told + untold <= REQUESTS, "{told}, {untold}");
-    assert!(bytes < told * 600, "{bytes} bytes for {told}");
+    assert!(
+        reported <= 10 * seconds,
+        "{reported} of {REQUESTS} in {seconds} s"
+    );
+    assert!(
+        reported >= 10 && reported + unreported <= REQUESTS,
+        "{reported}, {unreported}"
+    );
+    assert!(bytes < reported * 600, "{bytes} bytes for {reported}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

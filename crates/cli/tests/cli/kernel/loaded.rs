@@ -1,4 +1,4 @@
-//! As root: programs in the running kernel, connections on them, and what is left.
+//! As root: programs in the running kernel, connections on them, and their remains.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -33,7 +33,7 @@ fn done(words: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What it says where it does not do it.
+/// The error message of a command that must refuse.
 fn refused(command: Command) -> String {
     let output = output(command);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -54,8 +54,8 @@ fn programs() -> usize {
     count("prog") + count("map")
 }
 
-/// One test at a time: what is left is counted, in one kernel for all. When a test ends, as many programs must be there as
-/// when it began.
+/// A lock that admits one test at a time, since all of them count the programs of one kernel. When
+/// a test ends, the count must be the same as when it began.
 struct Turn {
     before: usize,
     _turn: MutexGuard<'static, ()>,
@@ -73,10 +73,10 @@ impl Turn {
 
     /// Once the last connection has ended, the kernel takes a moment to free what carried it.
     fn nothing_is_left(self) {
-        let asked = now();
+        let since = now();
         while programs() > self.before {
             assert!(
-                asked.elapsed() < Duration::from_secs(20),
+                since.elapsed() < Duration::from_secs(20),
                 "{} programs are left",
                 programs() - self.before
             );
@@ -155,8 +155,8 @@ fn carry(ends: &mut [TcpStream; 2], bytes: usize) {
 fn status(host: &Host, name: &str) -> Value {
     let output = host.within(|| output(verus("status --json")));
     assert!(output.status.success(), "{output:?}");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let mut named = told["loaded"].as_array().expect("a list").iter();
+    let status: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut named = status["loaded"].as_array().expect("a list").iter();
     named
         .rfind(|one| one["name"] == name)
         .cloned()
@@ -200,14 +200,14 @@ fn connections_of_another_namespace_take_it_as_their_default_and_outlive_it() {
     set_default(&hosts[0], "verus_test_dflt");
     let mut ends = connection(&hosts);
     carry(&mut ends, 20 << 20);
-    let told = status(&hosts[0], "verus_test_dflt");
-    let flow = &told["flows"][0];
-    assert_eq!(told["flows_running"], 1, "{told}");
+    let report = status(&hosts[0], "verus_test_dflt");
+    let flow = &report["flows"][0];
+    assert_eq!(report["flows_running"], 1, "{report}");
     assert_eq!(flow["remote"], "10.9.0.2:7000");
     assert!(flow["acked_bytes"].as_u64() >= Some(19 << 20), "{flow}");
     assert!(flow["rate_mbps"].as_f64() > Some(1.0), "{flow}");
     assert!(flow["delay_min_ms"].as_f64() > Some(0.0), "{flow}");
-    // Of the other host's flows nothing is told there.
+    // Flows of the other host are not shown here.
     assert_eq!(status(&hosts[1], "verus_test_dflt")["flows"], json!([]));
 
     let said = refused_within(&hosts[0], "unload verus_test_dflt");
@@ -215,7 +215,7 @@ fn connections_of_another_namespace_take_it_as_their_default_and_outlive_it() {
         said.starts_with("verus: `verus_test_dflt` is the default"),
         "{said}"
     );
-    // What it says to do works there.
+    // The suggested command works there.
     let other = said
         .rsplit_once("tcp_congestion_control=")
         .map(|(_, rest)| rest);
@@ -226,11 +226,11 @@ fn connections_of_another_namespace_take_it_as_their_default_and_outlive_it() {
     );
     done("unload verus_test_dflt");
     assert!(!is_available("verus_test_dflt"));
-    // What runs goes on, and is still seen.
+    // Connections go on, and are still shown.
     carry(&mut ends, 20 << 20);
-    let told = status(&hosts[0], "verus_test_dflt");
+    let report = status(&hosts[0], "verus_test_dflt");
     assert_eq!(
-        (&told["registered"], &told["flows_running"]),
+        (&report["registered"], &report["flows_running"]),
         (&json!(false), &json!(1))
     );
     // And another of that name may come.
@@ -406,7 +406,7 @@ fn what_another_user_planted_in_the_bpf_file_system_is_not_used() {
         ),
     ] {
         for verb in ["load forward --name verus_test_no", "unload verus_test_no"] {
-            // Mounted as the kernel does by itself, in a mount namespace of its own.
+            // Mounted as by the kernel itself, in a separate mount namespace.
             let script = format!(
                 "while umount /sys/fs/bpf 2>/dev/null; do :; done; mount -t bpf bpf /sys/fs/bpf && \
                  setpriv --reuid 65534 --regid 65534 --clear-groups {plant} && exec \"$0\" kernel {verb}"
@@ -423,7 +423,8 @@ fn what_another_user_planted_in_the_bpf_file_system_is_not_used() {
         }
     }
     assert!(file.exists());
-    // Where nothing is planted, that a user could have is no obstacle, and what is pinned is root's.
+    // Nothing is planted here, although a user could: that is no obstacle. Pinned programs belong
+    // to root.
     let mut command = Command::new("unshare");
     let script = "while umount /sys/fs/bpf 2>/dev/null; do :; done; mount -t bpf bpf /sys/fs/bpf && umask 0 && \
                   \"$0\" -q kernel load forward --name verus_test_mnt && stat -c %a-%u /sys/fs/bpf/verus && \
@@ -438,7 +439,7 @@ fn what_another_user_planted_in_the_bpf_file_system_is_not_used() {
     turn.nothing_is_left();
 }
 
-/// To load where a folder of the system is empty, in a mount namespace of its own.
+/// A command that loads in a separate mount namespace, with an empty system folder.
 fn where_hidden(folder: &str) -> Command {
     let mut command = Command::new("unshare");
     let script = format!(
@@ -483,9 +484,9 @@ fn a_loader_that_is_killed_leaves_all_or_nothing() {
             done("unload verus_test_kill");
             all += 1;
         }
-        let asked = now();
+        let since = now();
         while is_available("verus_test_kill") {
-            assert!(asked.elapsed() < Duration::from_secs(10), "after {after}");
+            assert!(since.elapsed() < Duration::from_secs(10), "after {after}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -500,12 +501,13 @@ fn a_trace_has_each_flow_and_is_whole_when_it_is_interrupted() {
     let hosts = hosts();
     let folder = tempfile::tempdir().expect("a folder");
     let words = |name: &str| format!("trace --out {}", folder.path().join(name).display());
-    // What others loaded, or unloaded while their connections run on, is the whole machine's.
+    // Congestion controls of others, or unloaded ones with running connections, are those of the
+    // whole machine.
     let others = done("status --json");
     let none = hosts[0].within(|| output(verus(&format!("{} --seconds 0.2", words("none")))));
-    let told: Value = serde_json::from_str(&others).expect("JSON");
+    let report: Value = serde_json::from_str(&others).expect("JSON");
     let gets_flows = |one: &Value| one["registered"] == true || one["flows_running"] != 0;
-    let (code, said) = if !told["loaded"]
+    let (code, said) = if !report["loaded"]
         .as_array()
         .expect("a list")
         .iter()
@@ -519,8 +521,8 @@ fn a_trace_has_each_flow_and_is_whole_when_it_is_interrupted() {
         )
     };
     assert_eq!(none.status.code(), Some(code), "{none:?} beside {others}");
-    let told = String::from_utf8_lossy(&none.stderr);
-    assert_eq!(told, format!("verus: {said}\n"), "beside {others}");
+    let message = String::from_utf8_lossy(&none.stderr);
+    assert_eq!(message, format!("verus: {said}\n"), "beside {others}");
     done("load forward --name verus_test_trc");
     let quiet = hosts[0].within(|| output(verus(&format!("{} --seconds 0.2", words("quiet")))));
     assert_eq!(quiet.status.code(), Some(1), "{quiet:?}");
@@ -591,15 +593,15 @@ fn emulated(scheme: &str, flows: usize) -> Value {
     drop(stdin);
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{output:?}");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    told["metrics"].clone()
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    report["metrics"].clone()
 }
 
 #[test]
 #[ignore = "takes root and BPF: make test-root"]
 fn it_sends_in_the_kernel_as_it_does_over_udp() {
     let turn = Turn::take();
-    let number = |told: &Value, name: &str| told[name].as_f64().expect("a number");
+    let number = |report: &Value, name: &str| report[name].as_f64().expect("a number");
     let (udp, tcp) = (emulated("forward", 1), emulated("kernel:forward", 1));
     let of_udp = |name| number(&tcp, name) / number(&udp, name);
     let (rate, delay) = (of_udp("throughput_mbps"), of_udp("qdelay_mean_ms"));

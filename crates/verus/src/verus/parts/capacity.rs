@@ -256,9 +256,9 @@ mod tests {
         for second in 2..=6 {
             deliver(&mut capacity, 100, second * 1000);
         }
-        assert_eq!(least(&capacity), 20.0);
+        assert_eq!(smallest_window(&capacity), 20.0);
         assert_eq!(capacity.teaches(&flow(7000, 6000)), 0.0);
-        assert_eq!(least(&capacity), 4.0);
+        assert_eq!(smallest_window(&capacity), 4.0);
     }
 
     #[test]
@@ -273,9 +273,9 @@ mod tests {
         let mut capacity = begun();
         deliver(&mut capacity, 500, 1000);
         capacity.on_cut(&flow(1000, 1000), Packets(12.0));
-        assert_eq!(least(&capacity), 12.0);
+        assert_eq!(smallest_window(&capacity), 12.0);
         deliver(&mut capacity, 400, 2000);
-        assert_eq!(least(&capacity), 16.0);
+        assert_eq!(smallest_window(&capacity), 16.0);
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
         deliver(&mut capacity, 500, 1000);
         assert_eq!(capacity.teaches(&flow(1001, 602)), 2.0);
         assert_eq!(capacity.teaches(&flow(1001, 601)), 0.0);
-        assert_eq!(least(&capacity), 20.0);
+        assert_eq!(smallest_window(&capacity), 20.0);
     }
 
     #[test]
@@ -292,6 +292,6 @@ mod tests {
         let mut capacity = begun();
         deliver(&mut capacity, 500, 1000);
         capacity.rescale(2.0);
-        assert_eq!(least(&capacity), 40.0);
+        assert_eq!(smallest_window(&capacity), 40.0);
     }
 }

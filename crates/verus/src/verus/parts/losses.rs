@@ -194,7 +194,7 @@ mod tests {
         for (lost, by_chance) in [(1, true), (2, true), (4, false)] {
             let losses = cut(200, lost);
             assert_eq!(
-                losses.most(Time::from_millis(1000)).is_none(),
+                losses.largest(Time::from_millis(1000)).is_none(),
                 by_chance,
                 "{lost} lost"
             );
@@ -210,7 +210,7 @@ mod tests {
                 ..flow(1000, 40)
             };
             losses.on_cut(&flow, Packets(7000.0));
-            let at = |ms| losses.most(Time::from_millis(1000u64 + ms));
+            let at = |ms| losses.largest(Time::from_millis(1000u64 + ms));
             assert!(at(longest_ms - 10).is_some());
             assert_eq!(at(longest_ms + 10), None);
         }
@@ -220,6 +220,9 @@ mod tests {
     fn packets_of_half_the_size_are_twice_as_many() {
         let mut losses = cut(100, 10);
         losses.rescale(2.0);
-        assert_eq!(losses.most(Time::from_millis(2000)), Some(Packets(408.0)));
+        assert_eq!(
+            losses.largest(Time::from_millis(2000)),
+            Some(Packets(408.0))
+        );
     }
 }
