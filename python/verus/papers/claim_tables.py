@@ -28,7 +28,7 @@ def verdict_text(one: Judged, absent: str = "") -> str:
 
 
 def cells(one: Judged, modes: Sequence[str], absent: str = "") -> list[Cell]:
-    """A claim's values on both sets of channels; whether it holds, or `absent`; and each mode's value."""
+    """A claim's values on both sets of channels, its verdict (or `absent`), each mode's value."""
     unit = one.claim.unit
     return [
         Cell(value_text(one.value, unit)),

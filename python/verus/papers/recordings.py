@@ -31,10 +31,11 @@ def is_named(folder: Path | None) -> bool:
 
 
 def find_recordings(texts: Iterable[str], folder: Path | None) -> dict[str, str]:
-    """Paths of recordings that channels name in full: ``GROUP/NAME``, with or without a stretch ``[FROM:TO]``.
+    """Paths of recordings that channels name in full: ``GROUP/NAME``, also with ``[FROM:TO]``.
 
     Searches `folder`, then the folder of the environment variable `VERUS_TRACES`, then the cache of
-    `verus trace fetch`. The first two may hold compressed recordings, and a folder with the group's name.
+    `verus trace fetch`. The first two may hold compressed recordings, and a folder with the group's
+    name.
 
     Returns:
         For each text, the same with the file in place of the name.

@@ -1,10 +1,10 @@
 """The common form of every reproduced figure and table of the papers.
 
-A module defines a `Reproduction`, which becomes an `Experiment`:
-`runs` returns scenarios, as data; `measure` a value for each claim of `claims.csv`; `draw` figures, and
-`tables` tables where the source has one. Everything runs on built-in channels, which are the same on every
-machine, and also on the recordings that the module names if the machine has them. Only saved results are measured
-and drawn.
+A module defines a `Reproduction`, which becomes an `Experiment`: `runs` returns scenarios, as data;
+`measure` a value for each claim of `claims.csv`; `draw` figures, and `tables` tables where the
+source has one. Everything runs on built-in channels, which are the same on every machine, and also
+on the recordings that the module names if the machine has them. Only saved results are measured and
+drawn.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Place:
 
 @cache
 def _contestant(scheme: str) -> Contestant:
-    """One flow of the scheme, cached: thousands of runs use it, and building it may read a model's file."""
+    """One flow of the scheme, cached: thousands of runs use it, and it may read a model's file."""
     return Contestant.from_scheme(scheme)
 
 
@@ -450,10 +450,10 @@ def _columns(results: Results) -> list[ColumnResults]:
 
 
 def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> tuple[list[Column], str]:
-    """The sets of channels that this machine can run, and a sentence why recordings are not among them.
+    """Sets of channels that this machine can run, and why recordings are not among them.
 
-    Recordings are among them if all that are named are on this machine. The sentence is empty if they are,
-    or if no recording is named.
+    Recordings are among them if all that are named are on this machine. The sentence is empty if
+    they are, or if no recording is named.
 
     Raises:
         MissingRecordings: They are not, and no claim of the experiment can be checked without; or it has none, and a
@@ -492,7 +492,7 @@ _DONE: dict[str, Outcome] = {}
 
 
 def _run(planned: Sequence[Run], progress: Progress | None) -> list[Outcome]:
-    """Runs simulations, except those that another experiment of this process ran: figures share baselines."""
+    """Runs simulations that no experiment of this process ran before: figures share baselines."""
     texts = [run.to_json() for run in planned]
     pending = {text: run for text, run in zip(texts, planned, strict=True) if text not in _DONE}
     simulated = dict(zip(pending, run_all(list(pending.values()), progress=progress), strict=True)) if pending else {}

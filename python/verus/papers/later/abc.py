@@ -19,7 +19,8 @@ SOURCE = (
     "P. Goyal, M. Alizadeh and H. Balakrishnan, Rethinking Congestion Control for Cellular Networks, ACM HotNets 2017"
 )
 
-#: The two recordings of the figure. No built-in channel is fitted to the downlink, so both use the uplink's.
+#: The two recordings of the figure. No built-in channel is fitted to the downlink, so both use the
+#: uplink's.
 CHANNELS = {
     "Fig. 2a": Place("highway-driving-lte-up", "mahimahi/Verizon-LTE-short.up"),
     "Fig. 2b": Place("highway-driving-lte-up@2", "mahimahi/Verizon-LTE-short.down"),
@@ -57,7 +58,8 @@ ENTRIES = {
     "sprout": Entry("sprout", DROPTAIL, "Sprout"),
     "verus": Entry("verus:mode=prototype", DROPTAIL, "Verus, prototype"),
 }
-#: Two labels that the paper's figure lacks: the default mode, whose rank among the others is checked, and R = 4.
+#: Two labels that the paper's figure lacks: the default mode, whose rank among the others is
+#: checked, and R = 4.
 OURS = "verus, default mode"
 BESIDE = {
     OURS: Entry("verus", DROPTAIL, "Verus"),

@@ -3,8 +3,8 @@
 Zhang and Dutz ran the authors' prototype at R = 2, 4 and 6 and Linux Cubic over six recordings.
 Each protocol had a different queue: Verus a RED that hardly ever dropped, Cubic 120 kB of
 drop-tail. *Cells* runs those 24 again, beside both published columns: one from their write-up, one
-from the run kept in their repository. *Matrix* runs every scheme over every queue, which separates the
-effect of the protocol from that of its buffer.
+from the run kept in their repository. *Matrix* runs every scheme over every queue, which separates
+the effect of the protocol from that of its buffer.
 
 Their delay is the 95th percentile of the signal delay. Sizes include a 4-byte device header:
 1482 bytes for a Verus packet, 1504 bytes for a Cubic packet or an opportunity.

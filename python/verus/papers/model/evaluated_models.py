@@ -105,9 +105,9 @@ def matching(
     delays_within: tuple[float, float],
     claimed: Sequence[str],
 ) -> Experiment:
-    """An experiment of section 6.4: users of a model trained with the same number of users, and users of Verus.
+    """An experiment of section 6.4: users of a model and users of Verus on all five channels.
 
-    Both run on all five channels.
+    The model was trained with the same number of users.
 
     Args:
         name: The experiment's name.

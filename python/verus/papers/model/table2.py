@@ -53,7 +53,7 @@ def _csv_bytes(model: Mapping[str, Any]) -> int:
 
 
 def _coarse_over_fine(results: ColumnResults, of: Callable[[ColumnResults], float]) -> float:
-    """Ratio of a coarser step's value to the finest step's, for the coarser step that differs most."""
+    """Ratio of a coarser step's value to the finest's, for the step that differs most."""
     finest, *coarser = (of(results.where(label=_label(step))) for step in PUBLISHED)
     return max((value / finest for value in coarser), key=lambda ratio: abs(ratio - 1))
 

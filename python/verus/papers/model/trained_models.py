@@ -112,7 +112,7 @@ def _trained(
 
 
 def model(column: Column, users: Iterable[int], *, quantization_ms: int = QUANTIZATION_MS) -> Path:
-    """The file of a model trained with `users` users; with several numbers, the combined model (section 6.5).
+    """The file of a model trained with `users` users; several numbers: combined (section 6.5).
 
     Each model is trained once in a process, however many experiments use it.
     """
@@ -138,7 +138,7 @@ def evaluation(
     label: str = MODEL,
     quantization_ms: int = QUANTIZATION_MS,
 ) -> list[Run]:
-    """Runs of users on a channel: five of the model trained with `trained` users, or one of Verus if empty."""
+    """Runs on a channel: five of the model trained with `trained` users, one of Verus if empty."""
     counts = tuple(trained)
     scheme = f"model:file={model(column, counts, quantization_ms=quantization_ms)}" if counts else "verus"
     return [

@@ -72,8 +72,8 @@ MODES = {
     "(prototype)": ",mode=prototype",
 }
 
-#: Channels of a single flow, built-in and recorded: those on which parts are chosen, and those on which
-#: the choice is judged.
+#: Channels of a single flow, built-in and recorded: those on which parts are chosen, and those on
+#: which the choice is judged.
 CHOSEN_ON = {
     "campus up": Place("campus-pedestrian-3g-up", "cs244-2017/camp_ped_2min"),
     "city up": Place("city-driving-3g-up", "verus-2015/city-driving.up"),
@@ -105,7 +105,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSet:
-    """One half of the channels and seeds: either parts are chosen on it, or the choice is judged on it.
+    """One half of the channels and seeds: parts are chosen on one, the choice judged on the other.
 
     Attributes:
         alone: Where one flow is alone, with the second at which each stretch begins.
@@ -162,7 +162,8 @@ def _largest_over_smallest(rows: Rows) -> float:
 
 _USED, _LOST, _P95 = _percent("utilization"), _percent("loss_rate"), _waited("qdelay_p95_ms")
 
-#: Terms of a score, each weighed by the change equivalent to one percentage point of a recording's capacity.
+#: Terms of a score, each weighed by the change equivalent to one percentage point of a recording's
+#: capacity.
 MEASURES = (
     Measure(name="alone, used %", read=_USED, unit_change=1.0, suite="alone"),
     Measure(name="alone, p95 ms", read=_P95, unit_change=-5.0, suite="alone"),

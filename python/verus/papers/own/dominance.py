@@ -1,9 +1,10 @@
 """Order of senders by dominance on throughput and delay, without weighing one against the other.
 
-A score (throughput over delay, or a weighted sum) needs an exchange rate between Mbit/s and ms, on which users
-differ. It also hides that most pairs of senders are not comparable. So a sender *dominates* another on a path where
-it is not worse on either axis and better on one. Both ran over the same stretches of the channel. So we compare the
-logarithm of the ratio of the two on each stretch, with its 95 % confidence interval:
+A score (throughput over delay, or a weighted sum) needs an exchange rate between Mbit/s and ms, on
+which users differ. It also hides that most pairs of senders are not comparable. So a sender
+*dominates* another on a path where it is not worse on either axis and better on one. Both ran over
+the same stretches of the channel. So we compare the logarithm of the ratio of the two on each
+stretch, with its 95 % confidence interval:
 
 * *better* on an axis: the whole interval is beyond `THROUGHPUT_MARGIN` or `DELAY_MARGIN`;
 * *not worse*: the mean ratio is within that margin, or on the better side.

@@ -1,4 +1,4 @@
-"""Equilibria of Verus and `forward` at a constant rate: formulas of `docs/equilibrium.md` against the simulator."""
+"""Equilibria at a constant rate: formulas of `docs/equilibrium.md` against the simulator."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ SOURCE = "docs/equilibrium.md, which derives each formula"
 
 #: ε, δ₁ and δ₂, ms: the paper's (§5.3).
 EPOCH_MS, DECREMENT_MS, INCREMENT_MS = 5.0, 1.0, 2.0
-#: Delay of the control loop beyond the round trip, in epochs. Half an epoch is the wait for an epoch's end,
-#: half the time in which its budget is sent; Eq. 2's average with α = 0.2 adds the rest, rounded to halves.
+#: Delay of the control loop beyond the round trip, in epochs. Half an epoch is the wait for an
+#: epoch's end, half the time in which its budget is sent; Eq. 2's average with α = 0.2 adds the
+#: rest, rounded to halves.
 LAG_EPOCHS = 1.5
 #: Simulated seconds, and those at the beginning that are left out.
 DURATION_S, LEFT_OUT_S = 100.0, 40.0

@@ -1,11 +1,11 @@
 """Other senders in real time, compared with measurements of the same senders with Mahimahi.
 
-The published side (`peers.csv`) is one bulk flow for 60 s behind `mm-link`: 20 ms each way, and the 2017
-reproduction's RED in both directions. Acknowledgements cross the matching opposite trace, or 12 Mbit/s.
-Senders are Linux 6.18 (BBR version 1, Cubic with HyStart) and the authors' prototype of 2017. Each cell has the best
-repetition: of those in which the sender had a whole core, the one with the highest utilization
-/ (50 ms + p95). Ours runs in real time behind `verus compare --emulate`; it takes root, and is run by name
-only.
+The published side (`peers.csv`) is one bulk flow for 60 s behind `mm-link`: 20 ms each way, and the
+2017 reproduction's RED in both directions. Acknowledgements cross the matching opposite trace, or
+12 Mbit/s. Senders are Linux 6.18 (BBR version 1, Cubic with HyStart) and the authors' prototype of
+2017. Each cell has the best repetition: of those in which the sender had a whole core, the one with
+the highest utilization / (50 ms + p95). Ours runs in real time behind `verus compare --emulate`; it
+takes root, and is run by name only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of emulated runs beside their references, for a terminal, a page, a program and a document."""
+"""Tables of emulated runs beside references: for a terminal, a page, a program, a document."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def experiment(
     lead: Callable[[Results], str],
     targets: tuple[str, str],
 ) -> Experiment:
-    """An experiment that shows tables, a verdict and timing; `targets` is the head and title of their table.
+    """An experiment with tables, a verdict and timing; `targets`: head and title of their table.
 
     Its files are `NAME.csv` and `NAME.md`, one table each, whose first column `apart` heads: the titles of the tables.
     """

@@ -36,7 +36,7 @@ def _steepness(snapshots: Sequence[Profile]) -> Array:
 def _seconds_before(
     results: ColumnResults, row: Mapping[str, Any], snapshots: Sequence[Profile]
 ) -> Mapping[str, Array]:
-    """The channel's capacity and the flow's throughput in the second that ends with each snapshot."""
+    """The channel's capacity and the flow's throughput in the second before each snapshot."""
     series = results.series(row)
     second = np.asarray([round(one.time_s) - 1 for one in snapshots])
     return {"available": series.capacity_mbps[second], "received": series.throughput_mbps[0][second]}

@@ -20,8 +20,8 @@ CHANNELS = {
     "city-hspa": Place("city-driving-3g-up", "cs244-2017/city_drive_2min"),
     "highway-hspa": Place("highway-driving-3g-up", "cs244-2017/highway_drive_2min"),
 }
-#: Suffix of the recordings that the authors gave the 2017 reproduction for this figure: the same places at
-#: 2 to 5 Mbit/s.
+#: Suffix of the recordings that the authors gave the 2017 reproduction for this figure: the same
+#: places at 2 to 5 Mbit/s.
 HSPA = "-hspa"
 TITLES = {"pedestrian": "Campus pedestrian", "city": "City driving", "highway": "Highway driving"} | {
     f"{place}{HSPA}": f"{title}, authors' file of 2017"

@@ -30,7 +30,8 @@ RTTS_MS = (20, 50, 100)
 DURATION_S, SETTLED_S = 120.0, 20.0
 #: Which cell of the map the claims are checked on: the paper's R, and one bandwidth-delay product.
 RATIO, BUFFER = 2, 1.0
-#: Other repeated settings: the largest R, with which by Eq. 4 no flow has to back off, and netem's default buffer.
+#: Other repeated settings: the largest R, with which by Eq. 4 no flow has to back off, and netem's
+#: default buffer.
 BESIDE = {"R = 6": (6, f"droptail:bytes={PRODUCT_BYTES}"), "R = 2, 1000 packets": (2, NETEM_QUEUE)}
 NAMES = [f"round trip {rtt} ms" for rtt in RTTS_MS]
 
@@ -70,7 +71,7 @@ def measure(results: ColumnResults) -> Mapping[str, float | None]:
 
 
 def tables(results: ColumnResults) -> Sequence[Table]:
-    """Results of the repetitions of the checked setting, and of the decisions that may explain them."""
+    """Repetitions of the checked setting, and the decisions that may explain their result."""
     rows = []
     for part in BESIDE:
         spreads = [_spread(results, row) for row in results.where(part=part).rows]

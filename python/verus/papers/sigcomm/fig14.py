@@ -39,7 +39,7 @@ def measure(results: ColumnResults) -> Mapping[str, float | None]:
 
 
 def tables(results: ColumnResults) -> Sequence[Table]:
-    """Results of the repetitions of the checked setting, and of the decisions that may explain them."""
+    """Repetitions of the checked setting, and the decisions that may explain their result."""
     return decisions(results, NAMES, ALL_ON_S, ("Verus / Cubic", lambda one: _ratio(results, one)))
 
 

@@ -19,7 +19,8 @@ REPETITIONS = 5
 POWER = "Power is throughput over the sum of mean queueing delay and base round-trip time."
 #: Longer than any run: the profile is fitted when slow start ends, and never again.
 NEVER = "update_interval_ms=3600000"
-#: The default mode is checked. `paper` is for comparison: only the profile's points bound its curve.
+#: The default mode is checked. `paper` is for comparison: only the profile's points bound its
+#: curve.
 MODES = {"robust": "verus:ratio=2", "paper": "verus:mode=paper,ratio=2"}
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from verus.papers.reproduction import Place
 
-#: The first five of the seven scenarios that section 5.3 lists. Three recordings are the authors'. They did not
-#: publish the stationary ones; we use an LTE phone at home and one in a taxi that often stands.
+#: The first five of the seven scenarios that section 5.3 lists. Three recordings are the authors'.
+#: They did not publish the stationary ones; we use an LTE phone at home and one in a taxi that
+#: often stands.
 CHANNELS = {
     "campus-stationary": Place("campus-stationary-lte-down", "nyc-2019/trace-3093662-home3"),
     "campus-pedestrian": Place("campus-pedestrian-lte-down", "verus-2015/campus-pedestrian.down"),

@@ -26,7 +26,7 @@ FILES, EVERY_S, DURATION_S = 29, 10.0, 300.0
 
 
 def runs(column: Column) -> list[Run]:
-    """Files of each size (the run's `part`) over each channel, at the same instants for every sender."""
+    """Files of each size (the run's `part`) over each channel, at the same times for each sender."""
     return [
         column.run(
             place,

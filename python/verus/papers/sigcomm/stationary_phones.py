@@ -1,4 +1,4 @@
-"""Three stationary phones, each a separate link with three flows: the set-up of SIGCOMM 2015, Figs. 8 and 9."""
+"""Set-up of SIGCOMM 2015, Figs. 8 and 9: three stationary phones, each a link with three flows."""
 
 from __future__ import annotations
 

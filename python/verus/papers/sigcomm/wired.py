@@ -1,9 +1,10 @@
 """Flows that share a wired link of constant rate (SIGCOMM 2015, section 7): who gets how much, and when.
 
-The paper shaped an Ethernet with Linux `tc` and states no buffer. Where the result depends on the buffer, a
-map is run: every R of the paper over buffers of a quarter to four bandwidth-delay products. One cell is
-checked, over several repetitions, since the instants at which Verus's epochs end are random. In this cell,
-robust mode is also run without the decisions that may explain the result, one at a time.
+The paper shaped an Ethernet with Linux `tc` and states no buffer. Where the result depends on the
+buffer, a map is run: every R of the paper over buffers of a quarter to four bandwidth-delay
+products. One cell is checked, over several repetitions, since the instants at which Verus's epochs
+end are random. In this cell, robust mode is also run without the decisions that may explain the
+result, one at a time.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def sweep(
 ) -> list[Run]:
     """The same flows for every R and buffer; with those that are checked also for every seed and decision.
 
-    Other modes of Verus run only the checked cell. Only the profile bounds the window in the paper's mode. If the
-    buffer is too short for the delay it aims at, it sends many times what the link carries.
+    Other modes of Verus run only the checked cell. Only the profile bounds the window in the
+    paper's mode. If the buffer is too short for the delay it aims at, it sends many times what the
+    link carries.
     """
 
     def run(ratio: int, buffer: float, keys: str = "", **more: Any) -> Run:
@@ -67,7 +69,7 @@ def sweep(
 
 
 def median(results: ColumnResults, metric: RowMetric) -> float:
-    """The median of `metric` over the repetitions of the checked setting, since a ratio may be unbounded."""
+    """Median of `metric` over the checked setting's repetitions, since a ratio may be unbounded."""
     return float(np.median([metric(row) for row in results.where(part=_REPEATED).rows]))
 
 

@@ -51,7 +51,8 @@ SENDERS = NAMED | {
 #: Schemes that use classic ECN only with `ecn=yes`, which they get on queues that mark.
 ASK_FOR_MARKS = tuple(name for name, keys in _SCHEMES.items() if "ecn" in keys)
 
-#: Built-in channels and the recordings that they model: 3G and LTE, up and down, standing, on foot and driving.
+#: Built-in channels and the recordings that they model: 3G and LTE, up and down, standing, on foot
+#: and driving.
 CHANNELS = {
     "campus 3G up": Place("campus-pedestrian-3g-up", "verus-2015/campus-pedestrian.up"),
     "city 3G up": Place("city-driving-3g-up", "verus-2015/city-driving.up"),
@@ -72,7 +73,8 @@ RECORDED_S = 120.0
 #: Propagation each way, in ms.
 DELAY_MS = 20.0
 BLOATED = "bloated"
-#: Queues before the link. A buffer of one bandwidth-delay product is stated in time, as the rate varies.
+#: Queues before the link. A buffer of one bandwidth-delay product is stated in time, as the rate
+#: varies.
 QUEUES = {
     BLOATED: "droptail:bytes=10000000",
     "one BDP": "droptail:delay_ms=40",
