@@ -452,7 +452,7 @@ def _columns(results: Results) -> list[ColumnResults]:
 def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> tuple[list[Column], str]:
     """Sets of channels that this machine can run, and why recordings are not among them.
 
-    Recordings are among them if all that are named are on this machine. The sentence is empty if
+    Recordings are among them if all that are named are on this machine. The reason is empty if
     they are, or if no recording is named.
 
     Raises:
