@@ -1,4 +1,4 @@
-"""Fixtures of the Python tests: the command run in this process, the folder of recordings, and a browser."""
+"""Fixtures of the Python tests: the command in this process, recordings, and a browser."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests that emulate links `real_time`: they run while nothing else does (`make test-clock`).
+    """Marks tests that emulate links `real_time`: they run alone (`make test-clock`).
 
     Tests that need a browser are marked `pages` (`make test-pages`), and so are those of documents.
     """
@@ -201,8 +201,8 @@ def browser() -> Iterator[Browser]:
 class Chromium:
     """`chromium(PLACE, width=1440, height=900, dark=False)` opens a file, or an address: `http://127.0.0.1:8000/`.
 
-    `complaints` lists the pages' faults: errors on the console, uncaught exceptions, and requests to another origin
-    (for a file, requests for anything except files). The test fails if any is left at its end.
+    `complaints` lists the pages' faults: errors on the console, uncaught exceptions, and requests
+    to another origin (for a file, requests for anything except files). The test fails if any is left at its end.
     """
 
     def __init__(self, browser: Browser) -> None:

@@ -1,4 +1,4 @@
-"""Every sender beside every other: the order by dominance, the runs, and the short form's repeatability."""
+"""Every sender beside every other: order by dominance, runs, repeatability of the short form."""
 
 from __future__ import annotations
 

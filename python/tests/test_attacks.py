@@ -35,7 +35,7 @@ def endpoint() -> Path:
 
 @pytest.fixture(scope="module")
 def verdicts(request: pytest.FixtureRequest, endpoint: Path) -> Iterator[dict[str, Future[Verdict]]]:
-    """Verdicts on the selected attacks, a few at a time: each has a separate network, and mostly waits."""
+    """Verdicts on the selected attacks, run a few at a time: each mostly waits."""
     chosen = [item.callspec.params["attack"] for item in request.session.items if "attack" in params_of(item)]
     with ThreadPoolExecutor(3) as pool:
         yield {attack.name: pool.submit(sandbox.perform, attack, endpoint) for attack in chosen}

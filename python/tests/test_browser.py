@@ -1,4 +1,4 @@
-"""The browser that pages are tested in: it reports faults of pages, and is present where required."""
+"""The browser of the tests: it reports faults of pages, and is present where required."""
 
 from __future__ import annotations
 

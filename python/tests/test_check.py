@@ -1,4 +1,4 @@
-"""`verus check`: files of suites, verdicts, exit codes, output files; and rows that pass keep passing."""
+"""`verus check`: suites, verdicts, exit codes, output files; rows that pass keep passing."""
 
 from __future__ import annotations
 
@@ -309,7 +309,8 @@ def test_a_row_counts_its_times_from_the_state_that_it_is_about(verus: Command, 
     code, row = rows(TIMED)
     assert (code, row["verdict"], row["tried"], row["runs"]) == (0, "passed", 3, 3), row
     assert row["value"] > 2
-    # If the packets in flight end the state, its timer did not expire. An `at_s` also counts from the state's start.
+    # If the packets in flight end the state, its timer did not expire. An `at_s` also counts from
+    # the state's start.
     tenth = TIMED.replace("rate_mbps = 4", "rate_mbps = 9")
     late = TIMED.replace("at_s = 0", "at_s = 1")
     for text in (tenth, late):

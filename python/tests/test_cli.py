@@ -1,4 +1,4 @@
-"""The command as a program: it starts fast, works without optional packages, and lists its features correctly."""
+"""The command: it starts fast, works without optional packages, and lists its features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controllers written in Python: their feedback and limits, their names as schemes, and their failures."""
+"""Controllers written in Python: feedback and limits, names as schemes, and failures."""
 
 from __future__ import annotations
 
@@ -187,7 +187,8 @@ def test_feedback_waits_for_more_where_the_class_says_that_it_may() -> None:
     class Together(Each):
         feedback_every_ms = 5
 
-    # One window of 20 packets per 40 ms and more: the limit does not depend on the time of feedback.
+    # One window of 20 packets per 40 ms and more: the limit does not depend on the time of
+    # feedback.
     link = Link.constant(12)
     each = simulate(link=link, flows=[Flow(Each)], duration_s=1)
     one_by_one, feedbacks = feedbacks, []

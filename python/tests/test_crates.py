@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md lists each crate with its dependencies; released code needs no crate for tests."""
+"""ARCHITECTURE.md lists each crate's dependencies; released code needs no crate for tests."""
 
 from __future__ import annotations
 

@@ -18,7 +18,10 @@ STEP_MS = 0.5
 
 
 def delays_of_the_law(limit_ms: float, seconds: float) -> list[float]:
-    """T over time if packets in flight follow the window: Eq. 4 uses the T of a round trip and the lag ago."""
+    """T over time if packets in flight follow the window.
+
+    Eq. 4 uses the T of a round trip and the lag ago.
+    """
     rise, fall, lag = INCREMENT_MS / EPOCH_MS, DECREMENT_MS / EPOCH_MS, LAG_EPOCHS * EPOCH_MS
     delay = [0.7 * limit_ms]
     newest = 0

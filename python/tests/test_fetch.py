@@ -1,4 +1,4 @@
-"""`verus trace fetch`: files are correct and complete, or nothing is kept. No test needs the Internet."""
+"""`verus trace fetch`: files are complete, or nothing is kept. No test needs the Internet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every file that a run reads is an input: if it changes, the run is repeated, or refused by `--from`; clusters get it.
+"""Every file that a run reads is an input, which clusters get too.
+
+If an input changes, the run is repeated, or refused by `--from`.
 
 The fields come from the schema's mark of names, so that a new one is tested as soon as it exists.
 """

@@ -1,4 +1,4 @@
-"""Results of later papers: their numbers ship, claims are those numbers, and claims that fail have a cause."""
+"""Results of later papers: claims are their numbers, and claims that fail have a cause."""
 
 from __future__ import annotations
 

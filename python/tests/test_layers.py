@@ -14,8 +14,8 @@ from verus import papers
 
 PACKAGE = Path(__file__).parents[1] / "verus"
 
-#: Layers from the bottom, of which the first match counts. A module may import from lower layers, and from its
-#: own layer if that forms no cycle.
+#: Layers from the bottom, of which the first match counts. A module may import from lower layers,
+#: and from its own layer if that forms no cycle.
 LAYERS = (
     ("_verus", "controller", "errors"),
     ("lab*",),

@@ -1,4 +1,4 @@
-"""Typing mistakes of newcomers: each gets one line that names the mistake and the nearest right word."""
+"""Typing mistakes: each gets one line that names the mistake and the nearest right word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verus train` and `verus model info`: their output and errors, and a model's likeness to Verus."""
+"""`verus train` and `verus model info`: output, errors, and a model's likeness to Verus."""
 
 from __future__ import annotations
 

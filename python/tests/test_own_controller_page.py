@@ -69,7 +69,7 @@ def test_dctcp_keeps_the_queue_as_short_as_prague(verus: Command, tmp_path: Path
 
 
 def test_how_marks_are_answered_is_on_the_packets(verus: Command, tmp_path: Path) -> None:
-    """DualPI2 has a short queue for ECT(1), and a longer one for other packets, in which it drops those not ECT(0)."""
+    """DualPI2 has a short queue for ECT(1), and a longer one, which drops packets not ECT(0)."""
     words = ("compare", "--trace", "rate:20", "--duration", "10", "--queue", "dualpi2", "--scheme", "dctcp.py:Dctcp")
     by_ecn = {}
     for ecn in ("'l4s'", "'classic'", "None"):

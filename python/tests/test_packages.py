@@ -1,4 +1,4 @@
-"""Published crates can be published: each has its page's contents, and depends only on published crates."""
+"""Published crates have their page's contents, and depend only on published crates."""
 
 from __future__ import annotations
 

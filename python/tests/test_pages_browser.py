@@ -1,4 +1,4 @@
-"""Report pages in a browser: every chart is drawn, and hover, zoom, legends, player, widths and print work."""
+"""Report pages in a browser: charts, hover, zoom, legends, player, widths and print work."""
 
 from __future__ import annotations
 

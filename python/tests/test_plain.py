@@ -12,7 +12,8 @@ from verus.report import printable
 
 Command = Callable[..., Any]
 
-#: A title, a cleared screen, a colour, a separate line, C1, DEL, text that runs backwards; rich's markup.
+#: A title, a cleared screen, a colour, a separate line, C1, DEL, text that runs backwards; rich's
+#: markup.
 WORDS = "\x1b]0;owned\x07\x1b[2J\x1b[31mFORGED\r\n10.0.0.9: done\x9b31m\x7f\u202egpj[bold][link=x]"
 
 

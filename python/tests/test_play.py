@@ -1,4 +1,4 @@
-"""The playground: the simulator's numbers in a browser are the native ones, and the page's controls work."""
+"""The playground: its numbers are the native simulator's, and the page's controls work."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def native(scenario: dict[str, Any]) -> dict[str, Any]:
     return dict(outcome["metrics"])
 
 
-#: Runs a scenario in a separate worker, in steps of a frame's length, and returns its metrics as JSON.
+#: Runs a scenario in a separate worker, in steps of a frame's length, and returns its metrics as
+#: JSON.
 IN_A_WORKER = """async (scenario) => {
   const worker = new Worker("worker.js");
   const ask = (question) => new Promise((resolve, reject) => {
@@ -258,7 +259,8 @@ def test_an_address_without_a_fault_is_not_complained_of(site: str, chromium: Ch
     assert page.is_hidden("#wrong")
 
 
-#: Draws a queue of `packets` packets; counts pixels of the sender's colour left of the buffer and elsewhere.
+#: Draws a queue of `packets` packets; counts pixels of the sender's colour left of the buffer and
+#: elsewhere.
 SPILT = """([queue, packets]) => import("./scene.js").then(({Scene}) => {
   const place = document.querySelector("#scenes");
   const scene = new Scene(place, {scheme: "cubic", name: "Cubic", flows: 1}, queue);

@@ -1,4 +1,4 @@
-"""Commands of README and all pages in `docs` run as printed, in their order; long runs are shortened here."""
+"""Commands of README and `docs` run as printed, in their order; long runs are shortened."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def copy(tmp_path: Path, demo: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[list[str]]:
-    """Prefix that runs a command in a separate network, in which the ports that pages print are free.
+    """Prefix that runs a command in a separate network, where the printed ports are free.
 
     Nothing where that cannot be had.
     """
@@ -195,7 +195,7 @@ class Shell:
         assert ran.returncode == 0, f"{command}\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}"
 
     def serve(self, command: str) -> None:
-        """Serves on the printed port in a separate network; else on a free port, since a user's server may use that."""
+        """Serves on the printed port in a separate network; without one, on a free port."""
         command = command.removesuffix("&")
         verb = command.split()[1]
         free = not self._network and verb in ("probe", "serve")

@@ -408,7 +408,7 @@ def test_a_probe_cannot_be_run_again_by_compare(folder: Path, verus: Command) ->
 
 @pytest.fixture
 def shell_folder(folder: Path) -> Path:
-    """Logs of `verus shell` for a program behind a link: capacity is known, the endpoints are not observed."""
+    """Logs of `verus shell`: the link's capacity is known, the endpoints are not observed."""
     ends = ("goodput_mbps", "rtt_mean_ms", "rtt_p95_ms", "retransmit_rate", "power")
     metrics = {"capacity_mbps": 6.0, "utilization": 0.5, "signal_delay_p95_ms": 9.0, "delay_ms": 20.0}
     rows = [

@@ -1,4 +1,4 @@
-"""Parts of a release that cannot run here: workflows, packages and the container name only things that exist."""
+"""Parts of a release that cannot run here: workflows and packages name things that exist."""
 
 from __future__ import annotations
 

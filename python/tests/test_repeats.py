@@ -1,4 +1,4 @@
-"""Repetitions: a single run reported as one, stretches of a recording, and differences between senders."""
+"""Repetitions: single runs, stretches of a recording, and differences between senders."""
 
 from __future__ import annotations
 

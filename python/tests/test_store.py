@@ -1,4 +1,4 @@
-"""Runs are stored as they end: a stored run is not repeated, and no other run is mistaken for it."""
+"""Runs are stored as they end: a stored run is not repeated, and not taken for another."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def kept(folder: Path) -> list[Path]:
 
 
 def killed(command: tuple[str, ...], folder: Path, number: signal.Signals, place: Path, after: int) -> tuple[int, str]:
-    """Starts the command, and ends it by a signal once `after` runs are kept. Returns its exit code and output."""
+    """Exit code and output of the command, ended by a signal once `after` runs are kept."""
     process = subprocess.Popen(
         [sys.executable, "-m", "verus", *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

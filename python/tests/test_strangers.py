@@ -281,7 +281,7 @@ def test_workers_on_this_machine_load_nothing_of_the_working_folder(
 
 
 def answer(host: str, port: int, request: bytes, *, tls: bool) -> bytes:
-    """The answer of a listening process to a request without our certificate; empty if it closes the connection."""
+    """The answer to a request without our certificate; empty if the connection is closed."""
     with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1) as plain:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -65,7 +65,7 @@ def test_a_study_has_a_figure_for_each_numeric_axis_and_a_row_for_each_cell(veru
 
 
 def test_lines_are_apart_and_marks_whole(verus: Command, study: Path) -> None:
-    """Lines of senders that fill a link do not overlap; an axis of three values shows each of them whole."""
+    """Lines of senders that fill a link do not overlap; axes of three values show each whole."""
     assert verus("sweep", "mine.toml", "--out", "study", "--quiet").code == 0
     folder = Folder(study)
     plan = Plan.read(folder.plan_path)

@@ -1,10 +1,11 @@
 """Published results, each run again, drawn again and checked against its source: one module for each.
 
-`sigcomm` has the figures and tables of the paper on Verus, `model` those of the paper on models of it, `later` what
-papers since then show of Verus and others, `own` our own studies. Figures and tables of the papers have one shape
-(`reproduction.py`): scenarios as data, what is measured of each claim (`claims.csv`), what is drawn. Copy
-`sigcomm/fig09.py` to add one. Those in `own` build the `Experiment` themselves: `prepare` (what to run), `checks`
-(measured against targets), `page` (tables and figures) and `summary` (for a terminal).
+`sigcomm` has the figures and tables of the paper on Verus, and `model` those of the paper on models
+of it. `later` has results of later papers on Verus and other schemes, `own` our studies. Figures
+and tables of the papers have one form (`reproduction.py`): scenarios as data, a measured value for
+each claim (`claims.csv`), drawings. Copy `sigcomm/fig09.py` to add one. Those in `own` build the
+`Experiment` themselves: `prepare` (what to run), `checks` (measured against targets), `page`
+(tables and figures) and `summary` (for a terminal).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ NAMES = {
     "peers": "Kernel senders and the prototype behind our emulator and behind Mahimahi's (by name only; takes root)",
 }
 
-#: Those that run when none is named: they check what was published, and take no rights.
+#: Experiments that run by default: they check published results, and need no privileges.
 ALL = tuple(name for name in NAMES if name not in ("arena", "ablation", "forward", "equilibrium", "agreement", "peers"))
 
 

@@ -1,4 +1,4 @@
-"""Claims beside what was measured, as a table for a terminal, a page and a document."""
+"""Claims beside measured values, as a table for a terminal, a page and a document."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def verdict_text(one: Judged, absent: str = "") -> str:
 
 
 def cells(one: Judged, modes: Sequence[str], absent: str = "") -> list[Cell]:
-    """What was measured of a claim, on both sets of channels; whether it holds, or `absent`; and what each mode has."""
+    """A claim's values on both sets of channels, its verdict (or `absent`), each mode's value."""
     unit = one.claim.unit
     return [
         Cell(value_text(one.value, unit)),
@@ -96,6 +96,6 @@ def claims_markdown(judged: Sequence[Judged]) -> list[str]:
         if one.holds is False:
             causes.setdefault(one.cause, []).append(one.claim.says)
     if causes:
-        told = [["; ".join(says), cause] for cause, says in causes.items()]
-        lines += [*Grid(heads=["not held", "cause"], rows=told).markdown(), ""]
+        cause_rows = [["; ".join(says), cause] for cause, says in causes.items()]
+        lines += [*Grid(heads=["not held", "cause"], rows=cause_rows).markdown(), ""]
     return lines

@@ -1,6 +1,6 @@
-"""What the sources claim: one row each in `claims.csv`, and what became of it.
+"""Claims of the sources, one row each in `claims.csv`, and their verdicts.
 
-The list was written down before anything was measured. A row may be added; none is taken away or
+The list was written down before anything was measured. Rows may be added, but not removed or
 made easier to meet.
 """
 
@@ -22,9 +22,10 @@ class Rule:
     """How words of a source become numbers.
 
     Attributes:
-        words: What the source says.
-        number: What bears it out, in words.
-        wanted: The same as a range, within which that of every claim lies; empty where the source has the number.
+        words: The source's words.
+        number: Numbers that support the claim, in words.
+        wanted: The same as a range, which contains the range of every such claim; empty where the source
+            has the number.
     """
 
     words: str
@@ -88,15 +89,15 @@ RULES: Mapping[str, Rule] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence or a number of a source, and what would bear it out.
+    """A sentence or a number of a source, and the values that would support it.
 
     Attributes:
         experiment: Which experiment measures it.
-        name: Its name there.
+        name: Its name in that experiment.
         figure: Where the source says it.
-        says: What it says, in our words.
-        metric: What is measured.
-        wanted: The values that bear it out: ``>1``, ``>=10``, ``<=0.5``, ``0.9..1.1`` or ``=36``.
+        says: The claim in our words.
+        metric: The measured quantity.
+        wanted: Values that support it: ``>1``, ``>=10``, ``<=0.5``, ``0.9..1.1`` or ``=36``.
         rule: Which of `RULES` makes this of the source's words.
         unit: Of the value; empty for a bare number.
         headline: Whether it is one of those that matter most.
@@ -116,11 +117,11 @@ class Claim:
 
     @property
     def others(self) -> str:
-        """The channels on which it is not checked, whose value stands beside."""
+        """The set of channels on which it is not checked; its value is shown for comparison."""
         return RECORDINGS if self.channels == BUILT_IN else BUILT_IN
 
     def range(self) -> Wanted:
-        """What bears it out.
+        """The values that support it.
 
         Example:
             >>> [claim.range().holds(12.0) for claim in of("sigcomm-fig08") if claim.name == "delay-cubic-lte"]
@@ -162,7 +163,7 @@ def causes_of(experiment: str) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A claim and what was measured.
+    """A claim and its measured values.
 
     Attributes:
         claim: The claim.
@@ -212,7 +213,7 @@ def judge(
     values: Mapping[str, Mapping[str, float | None]],
     modes: Mapping[str, Mapping[str, Mapping[str, float | None]]] | None = None,
 ) -> list[Judged]:
-    """Every claim of an experiment beside what was measured.
+    """Every claim of an experiment with its measured values.
 
     Args:
         experiment: Which.
@@ -220,14 +221,14 @@ def judge(
         modes: By mode of Verus, the same as `values`, where it was looked at.
 
     Raises:
-        ValueError: What was measured is not what is claimed: one is missing, or one too many.
+        ValueError: The measured values do not match the claims: one is missing, or one too many.
     """
     claims, causes = of(experiment), causes_of(experiment)
     for column, measured in values.items():
-        wanted = {claim.name for claim in claims if claim.channels == column}
-        known = {claim.name for claim in claims}
-        if wanted - measured.keys() or measured.keys() - known:
-            missing, unknown = sorted(wanted - measured.keys()), sorted(measured.keys() - known)
+        checked = {claim.name for claim in claims if claim.channels == column}
+        claimed = {claim.name for claim in claims}
+        if checked - measured.keys() or measured.keys() - claimed:
+            missing, unknown = sorted(checked - measured.keys()), sorted(measured.keys() - claimed)
             raise ValueError(f"{experiment}: not measured on {column}: {missing}; not claimed: {unknown}")
     return [
         Judged(
@@ -236,7 +237,7 @@ def judge(
             beside=values.get(claim.others, {}).get(claim.name),
             runs=claim.channels in values,
             cause=causes.get(claim.name, ""),
-            modes={mode: found.get(claim.channels, {}).get(claim.name) for mode, found in (modes or {}).items()},
+            modes={mode: of_mode.get(claim.channels, {}).get(claim.name) for mode, of_mode in (modes or {}).items()},
         )
         for claim in claims
     ]

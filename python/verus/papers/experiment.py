@@ -1,4 +1,4 @@
-"""What an experiment is, for the code that runs it."""
+"""An experiment's description, for the code that runs it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def in_mode(scheme: str, mode: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a user may say about how an experiment is run.
+    """A user's options for running an experiment.
 
     Attributes:
         traces: Folder in which to look for recordings first.
@@ -40,7 +40,7 @@ class Options:
         jobs: Runs in real time at the same time.
         modes: Of Verus, or settings of it, to run beside its default mode.
         lenient: Run what can be run where recordings are not on this machine, rather than refuse.
-        short: Run the short form of what has one (`Experiment.short`).
+        short: Run the short form of experiments that have one (`Experiment.short`).
         schemes: Senders of the user's to run beside the others, where the experiment takes some
             (`Experiment.takes_schemes`).
     """
@@ -66,17 +66,17 @@ class Experiment:
 
     Attributes:
         name: As in `verus reproduce NAME`.
-        source: What to cite.
-        prepare: Looks for what it needs (raising `MissingRecordings` if a recording is not on this
-            machine) and returns the work, which yields results.
+        source: The citation.
+        prepare: Looks for the recordings it needs and returns the work, which yields results. Raises
+            `MissingRecordings` if one is not on this machine.
         page: Tables and figures, from saved results.
-        summary: What a terminal shows.
+        summary: Text for a terminal.
         title: One line, for lists.
         checks: Measured values against targets.
-        judged: Each claim of the source (`claims.csv`) and what became of it.
-        files: What else is written beside the results: name → text.
+        judged: Each claim of the source (`claims.csv`) and its verdict.
+        files: Other files written beside the results: name → text.
         short: Whether it has a short form, of seconds in place of minutes.
-        takes_schemes: Whether it runs senders of the user's beside its own.
+        takes_schemes: Whether it also runs a user's senders.
     """
 
     name: str

@@ -38,7 +38,7 @@ _RULES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """What became of every claim.
+    """The verdict on every claim.
 
     Attributes:
         parts: The experiments that measure claims, name and title, and each claim of theirs.
@@ -123,7 +123,7 @@ class Overview:
         return "\n".join(lines).rstrip() + "\n"
 
     def to_csv(self) -> str:
-        """A row for each claim: the columns of the list of claims, what was measured, and whether it holds."""
+        """A row for each claim: the columns of `claims.csv`, measured values, and verdict."""
         modes = claims.modes_of(self.judged)
         heads = ["experiment", "claim", "figure", "says", "wanted", "unit", "measured", "beside", "held", "held_beside"]
         rows: list[list[object]] = [[*heads, *(head for mode in modes for head in (mode, f"{mode}_held"))]]

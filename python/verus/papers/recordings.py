@@ -31,10 +31,11 @@ def is_named(folder: Path | None) -> bool:
 
 
 def find_recordings(texts: Iterable[str], folder: Path | None) -> dict[str, str]:
-    """Where the recordings are that channels name in full: ``GROUP/NAME``, with or without a stretch ``[FROM:TO]``.
+    """Paths of recordings that channels name in full: ``GROUP/NAME``, also with ``[FROM:TO]``.
 
-    Looked for in `folder`, then in that of the environment variable `VERUS_TRACES`, then in the cache
-    of `verus trace fetch`; in the first two also compressed, and in a folder with the group's name.
+    Searches `folder`, then the folder of the environment variable `VERUS_TRACES`, then the cache of
+    `verus trace fetch`. The first two may hold compressed recordings, and a folder with the group's
+    name.
 
     Returns:
         For each text, the same with the file in place of the name.
@@ -46,30 +47,30 @@ def find_recordings(texts: Iterable[str], folder: Path | None) -> dict[str, str]
     if folder is not None and not folder.is_dir():
         raise FieldError("recordings", f"`{folder}` is not a folder")
     folders = [*([folder] if folder is not None else []), *map(Path, filter(None, [os.environ.get("VERUS_TRACES")]))]
-    known = {
+    entries = {
         f"{group}/{entry['name'].rpartition('/')[2]}": entry
         for entry in json.loads(_verus.catalogue())
         for group in entry["groups"]
     }
     split = {text: [part.partition("[") for part in text.split("+")] for text in texts}
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     missing: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for parts in split.values() for name, _, _ in parts):
         group, _, file = name.partition("/")
-        entry = known.get(name, {})
-        ways = dict.fromkeys((file, entry.get("name", name)))
-        candidates = [place / (way + ending) for place in folders for way in ways for ending in _ENDINGS]
+        entry = entries.get(name, {})
+        names = dict.fromkeys((file, entry.get("name", name)))
+        candidates = [place / (stem + ending) for place in folders for stem in names for ending in _ENDINGS]
         candidates += [Path(entry["cache_path"])] if entry.get("cache_path") else []
         path = next((path for path in candidates if path.is_file()), None)
         absent = missing.setdefault(group, [])
         if path is None:
             absent.append(file)
         else:
-            found[name] = str(path)
+            paths[name] = str(path)
     for group, files in missing.items():
         if files:
             raise MissingRecordings(files, group)
     return {
-        text: "+".join(found[name] + bracket + stretch for name, bracket, stretch in parts)
+        text: "+".join(paths[name] + bracket + stretch for name, bracket, stretch in parts)
         for text, parts in split.items()
     }

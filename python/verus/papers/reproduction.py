@@ -1,10 +1,10 @@
-"""The shape that every figure and table of the papers is reproduced in.
+"""The common form of every reproduced figure and table of the papers.
 
-A module says what is run (`runs`: scenarios, as data), what is measured (`measure`: a value for each
-claim of `claims.csv`) and what is drawn (`draw`, and `tables` where the source has one): a `Reproduction`,
-which makes an `Experiment` of it. Everything runs on built-in channels, the same on every machine, and where the
-machine has the recordings that the module names, on those as well. Only saved results are measured
-and drawn.
+A module defines a `Reproduction`, which becomes an `Experiment`: `runs` returns scenarios, as data;
+`measure` a value for each claim of `claims.csv`; `draw` figures, and `tables` tables where the
+source has one. Everything runs on built-in channels, which are the same on every machine, and also
+on the recordings that the module names if the machine has them. Only saved results are measured and
+drawn.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from verus.report.summary import Block, blocks_of, mean
 
 Array = npt.NDArray[np.float64]
 
-#: Where results have what `keep` made of the packets, beside what was computed for each column.
+#: Key of the values that `keep` made from packets, among the computed values of each column.
 _KEPT = "packets"
 
 SIGCOMM = (
@@ -57,8 +57,8 @@ class Place:
 
     Attributes:
         built_in: The built-in channel, as `--trace` takes it.
-        recording: What stands for it where there are recordings: the name of one, with or without a stretch;
-            empty if none does.
+        recording: Name of the recording used instead where there are recordings, with or without a stretch;
+            empty if there is none.
     """
 
     built_in: str
@@ -67,21 +67,22 @@ class Place:
 
 @cache
 def _contestant(scheme: str) -> Contestant:
-    """One flow of it; asked for by thousands of runs, and what it says may have to be looked up in a model's file."""
+    """One flow of the scheme, cached: thousands of runs use it, and it may read a model's file."""
     return Contestant.from_scheme(scheme)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Column:
-    """One set of channels, and what the user said about the runs.
+    """One set of channels, and the user's options of its runs.
 
     Attributes:
         name: `BUILT_IN` or `RECORDINGS`.
         channels: For each place of the experiment, the channel as results name it.
-        paths: The same as the simulator finds it.
+        paths: For each place, the channel as the simulator takes it.
         seed: The first seed.
         repeat: Runs of each cell; None for the experiment's own number.
-        mode: Of Verus, wherever a scheme does not name one, or a setting in place of its default; neither if empty.
+        mode: Mode of Verus for schemes that do not name one, or a setting in place of its default; neither if
+            empty.
     """
 
     name: str
@@ -93,13 +94,13 @@ class Column:
 
     @property
     def key(self) -> str:
-        """What tells it from the other columns of an experiment."""
+        """Identifier among the columns of an experiment."""
         return f"{self.name}, {self.mode}" if self.mode else self.name
 
     def in_mode(self, scheme: str) -> str:
         """The scheme as this column runs it.
 
-        A scheme that names a mode stays what it is, and so does one with a setting that the mode does not know.
+        A scheme stays unchanged if it names a mode, or has a setting that the mode does not take.
         """
         name, _, settings = scheme.partition(":")
         if not self.mode or name != "verus" or "mode=" in settings:
@@ -118,7 +119,7 @@ class Column:
     def run(
         self,
         place: str,
-        who: str,
+        scheme: str,
         *,
         flows: int | Sequence[Mapping[str, Any]] = 1,
         label: str = "",
@@ -132,20 +133,20 @@ class Column:
 
         Args:
             place: A place of the experiment, or ``rate:MBPS``.
-            who: A scheme.
+            scheme: The scheme.
             flows: How many flows run it; or each flow as the simulator takes it (`start_s`, `stop_s`, `delay_ms`,
-                `bytes`, `traffic`), whose own `scheme`, if it has one, replaces `who`.
+                `bytes`, `traffic`), whose own `scheme`, if it has one, replaces `scheme`.
             label: For tables and figures; the scheme's own if empty.
-            part: What tells this run from others of the same place, scheme and seed.
-            seed: Of its random draws; the first one if None.
-            queue: Of the bottleneck.
+            part: Identifier among the runs of the same place, scheme and seed.
+            seed: Seed of its random draws; the first one if None.
+            queue: The bottleneck queue.
             duration_s: Simulated seconds.
-            fields: Any other of the scenario, as the simulator has it: `packet_bytes`, `ack`, `changes`, `series` …
+            fields: Other fields of the simulator's scenario: `packet_bytes`, `ack`, `changes`, `series` …
         """
         count = flows if isinstance(flows, int) else len(flows)
-        label = label or _contestant(who).label
-        who = self.in_mode(who)
-        contestant = dataclasses.replace(_contestant(who), label=label, flows=(who,) * count)
+        label = label or _contestant(scheme).label
+        scheme = self.in_mode(scheme)
+        contestant = dataclasses.replace(_contestant(scheme), label=label, flows=(scheme,) * count)
         made = make_run(
             trace=self.channels.get(place, place),
             path=self.paths.get(place),
@@ -158,7 +159,7 @@ class Column:
         scenario = {**made.scenario, **fields}
         if not isinstance(flows, int):
             scenario["flows"] = [
-                {"start_s": 0.0, **flow, "scheme": self.in_mode(flow.get("scheme", who))} for flow in flows
+                {"start_s": 0.0, **flow, "scheme": self.in_mode(flow.get("scheme", scheme))} for flow in flows
             ]
         return dataclasses.replace(made, scenario=cast("Scenario", scenario))
 
@@ -174,13 +175,13 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """What the runs of one column came to.
+class ColumnResults:
+    """Results of the runs of one column.
 
     Attributes:
         column: `BUILT_IN` or `RECORDINGS`.
-        mode: Of Verus, as `Column` has it.
-        key: The column's own.
+        mode: Mode of Verus, as in `Column`.
+        key: The column's `key`.
         results: Everything that was saved, of both columns.
         rows: A row for each run of this column, with the `place` and `part` it was asked under.
     """
@@ -191,28 +192,28 @@ class Found:
     results: Results
     rows: Sequence[Mapping[str, Any]]
 
-    def where(self, **wanted: Any) -> Found:
-        """The rows with these values: ``found.where(place="LTE", label="Cubic")``."""
+    def where(self, **wanted: Any) -> ColumnResults:
+        """The rows with these values: ``column.where(place="LTE", label="Cubic")``."""
         rows = [row for row in self.rows if all(row[key] == value for key, value in wanted.items())]
         return dataclasses.replace(self, rows=rows)
 
     def values(self, key: str) -> list[float]:
-        """That metric of each row, where it was observed."""
+        """The metric `key` of each row where it was observed."""
         return [row[key] for row in self.rows if row[key] is not None]
 
     def mean(self, key: str) -> float:
         """Its mean over the rows.
 
         Raises:
-            ValueError: No row has it.
+            ValueError: The metric was observed in no row.
         """
-        found = mean(self.values(key))
-        if found is None:
+        average = mean(self.values(key))
+        if average is None:
             raise ValueError(f"{key}: nothing was observed")
-        return found
+        return average
 
     def flows(self, key: str) -> list[float]:
-        """That metric of every flow of every row, where it was observed."""
+        """The metric `key` of every flow of every row, where it was observed."""
         return [flow[key] for row in self.rows for flow in row["per_flow"] if flow[key] is not None]
 
     def points(self, panel: Callable[[Mapping[str, Any]], str]) -> list[dict[str, Any]]:
@@ -233,7 +234,7 @@ class Found:
         return blocks_of(self.rows)
 
     def labels(self) -> list[str]:
-        """Who ran, in the order of the runs."""
+        """Labels of the schemes that ran, in the order of the runs."""
         return list(dict.fromkeys(row["label"] for row in self.rows))
 
     def seeds_text(self) -> str:
@@ -247,11 +248,11 @@ class Found:
 
     @property
     def measured(self) -> Any:
-        """What the experiment found on this column without simulating."""
+        """Values that the experiment computed on this column without simulating."""
         return self.results.config["measured"][self.key]
 
     def kept(self, row: Mapping[str, Any]) -> Any:
-        """What `keep` made of one run's packets."""
+        """Values that `keep` made from one run's packets."""
         return self.results.config["measured"][_KEPT][row["run"]]
 
     @cached_property
@@ -285,8 +286,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
         >>> [round(x, 2) for x in interval([1.0, 2.0, 3.0])]
         [2.0, 2.48]
     """
-    half = half_width(values)
-    return float(np.mean(values)), float("nan") if half is None else half
+    margin = half_width(values)
+    return float(np.mean(values)), float("nan") if margin is None else margin
 
 
 def with_interval(values: Sequence[float], digits: int) -> str:
@@ -306,23 +307,23 @@ Table = Grid
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """A figure or a table of a paper: what is run for it, measured and drawn.
+    """A figure or a table of a paper: its runs, measured values and drawings.
 
     Attributes:
         name: As in `verus reproduce NAME` and `claims.csv`.
         title: Number and subject: ``Fig. 9: R trades throughput for delay``.
-        source: What to cite.
-        shows: What the source shows, in our words.
-        set_up: What is run, and what the source leaves open: a few sentences.
+        source: The citation.
+        shows: The source's result, in our words.
+        set_up: The runs, and choices that the source leaves open, in a few sentences.
         channels: Its places by name; empty if it needs no channel but constant rates.
         measure: From the runs of a column to a value for each claim; None where nothing was observed.
         draw: From the same to figures, which look like the original.
         runs: The simulations, as data.
-        compute: What is found without simulating, as plain values.
-        keep: For runs with `records`: what is saved of a run's packets in place of them, as plain values.
+        compute: Computes plain values without simulating.
+        keep: For runs with `records`: reduces a run's packets to the plain values saved in place of them.
         tables: Numbers beside the figures.
-        sentences: What they show, put together from them.
-        saved: From a run as the simulator needed it to what results say was run, where these differ.
+        sentences: Sentences about the figures, made from their numbers.
+        saved: Converts a run as simulated to the run that results record, where these differ.
     """
 
     name: str
@@ -331,17 +332,17 @@ class Reproduction:
     shows: str
     set_up: str
     channels: Mapping[str, Place]
-    measure: Callable[[Found], Mapping[str, float | None]]
-    draw: Callable[[Found], Sequence[Figure]]
+    measure: Callable[[ColumnResults], Mapping[str, float | None]]
+    draw: Callable[[ColumnResults], Sequence[Figure]]
     runs: Callable[[Column], Sequence[Run]] = lambda _: ()
     compute: Callable[[Column], Any] = lambda _: None
     keep: Callable[[Outcome], Any] | None = None
-    tables: Callable[[Found], Sequence[Table]] = lambda _: ()
-    sentences: Callable[[Found], Sequence[str]] = lambda _: ()
+    tables: Callable[[ColumnResults], Sequence[Table]] = lambda _: ()
+    sentences: Callable[[ColumnResults], Sequence[str]] = lambda _: ()
     saved: Callable[[Run], Run] = lambda run: run
 
     def experiment(self) -> Experiment:
-        """What `verus reproduce` knows it as."""
+        """The experiment for `verus reproduce`."""
         return Experiment(
             name=self.name,
             title=self.title,
@@ -392,44 +393,44 @@ class Reproduction:
 
     def _judged(self, results: Results) -> list[Judged]:
         measured: dict[str, dict[str, Mapping[str, float | None]]] = {"": {}}
-        for found in _everything(results):
-            measured.setdefault(found.mode, {})[found.column] = self.measure(found)
+        for column in _everything(results):
+            measured.setdefault(column.mode, {})[column.column] = self.measure(column)
         return claims.judge(self.name, measured.pop(""), measured)
 
     def _summary(self, results: Results) -> Sequence[RenderableType]:
         parts: list[RenderableType] = [claims_table(self.title, self._judged(results))]
-        for found in _columns(results):
-            parts += [one.terminal(title=f"{one.title} ({found.column})") for one in self.tables(found)]
-            parts += self.sentences(found)
+        for column in _columns(results):
+            parts += [one.terminal(title=f"{one.title} ({column.column})") for one in self.tables(column)]
+            parts += self.sentences(column)
         if missing := results.config["settings"]["missing"]:
             parts.append(f"{missing}\n")
         return parts
 
     def _page(self, results: Results) -> Page:
-        found = _columns(results)
+        columns = _columns(results)
         body = paragraphs([self.shows, self.set_up])
         if missing := results.config["settings"]["missing"]:
             body += note(missing)
         sections = [
             Section(title="What the source shows, and what we run", body=body),
-            *(self._section(one, alone=len(found) == 1) for one in found),
+            *(self._section(one, alone=len(columns) == 1) for one in columns),
             Section(title="Claims", body=claims_html(self._judged(results))),
         ]
         return Page(title=f"Verus: {self.title}", lead=f"Source: {self.source}.", sections=sections)
 
-    def _section(self, found: Found, *, alone: bool) -> Section:
-        """What one column shows."""
+    def _section(self, column: ColumnResults, *, alone: bool) -> Section:
+        """The section of one column."""
         figures = [
-            figure if found.column == BUILT_IN else dataclasses.replace(figure, name=f"{figure.name}-recordings")
-            for figure in self.draw(found)
+            figure if column.column == BUILT_IN else dataclasses.replace(figure, name=f"{figure.name}-recordings")
+            for figure in self.draw(column)
         ]
-        title = "Results" if alone else {BUILT_IN: "On built-in channels", RECORDINGS: "On recordings"}[found.column]
-        after = Markup("").join(one.html() for one in self.tables(found))
-        return Section(title=title, body=paragraphs(self.sentences(found)), figures=figures, after=after)
+        title = "Results" if alone else {BUILT_IN: "On built-in channels", RECORDINGS: "On recordings"}[column.column]
+        after = Markup("").join(one.html() for one in self.tables(column))
+        return Section(title=title, body=paragraphs(self.sentences(column)), figures=figures, after=after)
 
 
-def _everything(results: Results) -> list[Found]:
-    """What was found in each column, those of other modes included."""
+def _everything(results: Results) -> list[ColumnResults]:
+    """Results of each column, including those of other modes."""
     settings = results.config["settings"]
     rows: dict[str, list[Mapping[str, Any]]] = {key: [] for key in settings["columns"]}
     for row in results.rows.to_pylist():
@@ -438,20 +439,21 @@ def _everything(results: Results) -> list[Found]:
     modes = settings.get("modes", {})
     columns = {key: modes.get(key, (key, "")) for key in rows}
     return [
-        Found(column=column, mode=mode, key=key, results=results, rows=rows[key])
+        ColumnResults(column=column, mode=mode, key=key, results=results, rows=rows[key])
         for key, (column, mode) in columns.items()
     ]
 
 
-def _columns(results: Results) -> list[Found]:
-    """What was found in each column with Verus in its default mode."""
-    return [found for found in _everything(results) if not found.mode]
+def _columns(results: Results) -> list[ColumnResults]:
+    """Results of each column with Verus in its default mode."""
+    return [column for column in _everything(results) if not column.mode]
 
 
 def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> tuple[list[Column], str]:
-    """The sets of channels that can be run here, and why recordings are not among them, in a sentence.
+    """Sets of channels that this machine can run, and why recordings are not among them.
 
-    They are if all that are named are on this machine; the sentence is empty if so, or if none is named.
+    Recordings are among them if all that are named are on this machine. The reason is empty if
+    they are, or if no recording is named.
 
     Raises:
         MissingRecordings: They are not, and no claim of the experiment can be checked without; or it has none, and a
@@ -469,9 +471,13 @@ def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> t
     try:
         paths = find_recordings(list(recorded.values()), options.traces)
     except MissingRecordings as error:
-        own = claims.of(name)
+        experiment_claims = claims.of(name)
         # Without a claim to check, an experiment does without recordings unless somebody said where they are.
-        needed = all(claim.channels == RECORDINGS for claim in own) if own else is_named(options.traces)
+        needed = (
+            all(claim.channels == RECORDINGS for claim in experiment_claims)
+            if experiment_claims
+            else is_named(options.traces)
+        )
         if needed and not options.lenient:
             raise
         return columns, f"Built-in channels only: {error.problem}."
@@ -486,14 +492,14 @@ _DONE: dict[str, Outcome] = {}
 
 
 def _run(planned: Sequence[Run], progress: Progress | None) -> list[Outcome]:
-    """Runs them, but none again that another experiment of this process ran: figures share what they compare with."""
+    """Runs simulations that no experiment of this process ran before: figures share baselines."""
     texts = [run.to_json() for run in planned]
-    left = {text: run for text, run in zip(texts, planned, strict=True) if text not in _DONE}
-    found = dict(zip(left, run_all(list(left.values()), progress=progress), strict=True)) if left else {}
-    outcomes = [found[text] if text in found else _DONE[text] for text in texts]
+    pending = {text: run for text, run in zip(texts, planned, strict=True) if text not in _DONE}
+    simulated = dict(zip(pending, run_all(list(pending.values()), progress=progress), strict=True)) if pending else {}
+    outcomes = [simulated[text] if text in simulated else _DONE[text] for text in texts]
     small = {
-        text: found[text]
-        for text, run in left.items()
+        text: simulated[text]
+        for text, run in pending.items()
         if not (run.scenario.get("series", True) or run.scenario["records"])
     }
     _DONE.update(small)

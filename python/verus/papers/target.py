@@ -1,4 +1,4 @@
-"""A published number, how far from it is near enough, and what was measured."""
+"""A published number with its tolerance, and the measured value."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from verus.report.wanted import Wanted
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """A measured value and what it should be.
+    """A measured value and its target range.
 
     Attributes:
-        name: What was measured, where.
+        name: The measured quantity and its place.
         value: The measured value; None if nothing was observed, which misses any range.
-        wanted: What it should be.
-        unit: Of both; empty for a bare ratio.
+        wanted: The target range.
+        unit: Unit of both; empty for a bare ratio.
     """
 
     name: str
@@ -29,15 +29,15 @@ class Check:
 
     @property
     def met(self) -> bool:
-        """Whether it is."""
+        """Whether the value lies in the target range."""
         return self.wanted.holds(self.value)
 
     def miss(self) -> str:
-        """By how much it is not; empty if it is."""
+        """By how much the value misses the range; empty if it does not."""
         return self.wanted.miss(self.value, self.unit)
 
     def told(self) -> str:
-        """What it should be, in words."""
+        """The target range, in words."""
         return self.wanted.told(self.unit, words=True)
 
 
@@ -50,7 +50,7 @@ def verdict(checks: Sequence[Check]) -> list[str]:
 
 
 def table(checks: Sequence[Check], name: str, measured: str = "measured", title: str = "") -> Markup:
-    """For a page: a row for each check; `name` heads what was checked."""
+    """For a page: a row for each check; `name` heads the column of checks' names."""
     return Grid(
         heads=[name, measured, "wanted", ""],
         rows=[

@@ -1,1 +1,1 @@
-"""What later papers show of Verus and others: figures, orders and bounds."""
+"""Results of later papers about Verus and other schemes: figures, orders and bounds."""

@@ -10,7 +10,7 @@ from typing import Any
 from verus.lab.scenario import Run
 from verus.papers.claims import RECORDINGS
 from verus.papers.published import listed
-from verus.papers.reproduction import Column, Found, Place, Reproduction, Table
+from verus.papers.reproduction import Column, ColumnResults, Place, Reproduction, Table
 from verus.report import figures
 from verus.report.figures import Figure
 from verus.report.numbers import number
@@ -19,7 +19,8 @@ SOURCE = (
     "P. Goyal, M. Alizadeh and H. Balakrishnan, Rethinking Congestion Control for Cellular Networks, ACM HotNets 2017"
 )
 
-#: The two recordings of the figure. No built-in channel is fitted to the downlink: the uplink's stands for both.
+#: The two recordings of the figure. No built-in channel is fitted to the downlink, so both use the
+#: uplink's.
 CHANNELS = {
     "Fig. 2a": Place("highway-driving-lte-up", "mahimahi/Verizon-LTE-short.up"),
     "Fig. 2b": Place("highway-driving-lte-up@2", "mahimahi/Verizon-LTE-short.down"),
@@ -37,8 +38,8 @@ class Entry:
     """One point of the figure.
 
     Attributes:
-        scheme: What runs.
-        queue: Before which queue.
+        scheme: The sender's scheme.
+        queue: The bottleneck queue.
         label: For tables and figures.
     """
 
@@ -57,7 +58,8 @@ ENTRIES = {
     "sprout": Entry("sprout", DROPTAIL, "Sprout"),
     "verus": Entry("verus:mode=prototype", DROPTAIL, "Verus, prototype"),
 }
-#: What stands beside: the default mode, whose order among the others is checked, and R = 4.
+#: Two labels that the paper's figure lacks: the default mode, whose rank among the others is
+#: checked, and R = 4.
 OURS = "verus, default mode"
 BESIDE = {
     OURS: Entry("verus", DROPTAIL, "Verus"),
@@ -97,17 +99,17 @@ def runs(column: Column) -> list[Run]:
     ]
 
 
-def _measured(found: Found, place: str, name: str) -> tuple[float, float]:
+def _measured(results: ColumnResults, place: str, name: str) -> tuple[float, float]:
     """As `published`: the axis has the propagation of both ways in it."""
-    here = found.where(place=place, part=name)
-    return here.mean("utilization"), here.mean("qdelay_p95_ms") + 2 * DELAY_MS
+    selected = results.where(place=place, part=name)
+    return selected.mean("utilization"), selected.mean("qdelay_p95_ms") + 2 * DELAY_MS
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
     values: dict[str, float | None] = {}
     for place, end in zip(CHANNELS, ("2a", "2b"), strict=True):
-        measured = {name: _measured(found, place, name) for name in EVERYONE}
+        measured = {name: _measured(results, place, name) for name in EVERYONE}
         for name in ENTRIES:
             values[f"{name}-used-{end}"], values[f"{name}-delay-{end}"] = measured[name]
         (used, delay), (_, bbr_delay) = measured[OURS], measured["bbr"]
@@ -137,13 +139,13 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
     return 1 - 6 * apart / (len(one) * (len(one) ** 2 - 1))
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Everything beside the figure's numbers."""
     rows = []
     for place in CHANNELS:
         for name, entry in EVERYONE.items():
-            used, delay = _measured(found, place, name)
-            theirs = published().get((place, name)) if found.column == RECORDINGS else None
+            used, delay = _measured(results, place, name)
+            theirs = published().get((place, name)) if results.column == RECORDINGS else None
             rows.append(
                 [
                     f"{place}, {entry.label}",
@@ -151,7 +153,7 @@ def tables(found: Found) -> Sequence[Table]:
                     number(theirs[0] if theirs else None, 3),
                     number(delay, 0),
                     number(theirs[1] if theirs else None, 0),
-                    number(found.where(place=place, part=name).mean("qdelay_mean_ms")),
+                    number(results.where(place=place, part=name).mean("qdelay_mean_ms")),
                 ]
             )
     heads = ["", "used", "figure", "p95 ms", "figure", "mean queueing ms"]
@@ -164,12 +166,12 @@ def tables(found: Found) -> Sequence[Table]:
     ]
 
 
-def draw(found: Found) -> Sequence[Figure]:
-    """Utilization against delay, as the figure has it: ours, and its own points."""
+def draw(results: ColumnResults) -> Sequence[Figure]:
+    """Utilization against delay, as in the figure: our points and the paper's."""
     rows: list[dict[str, Any]] = []
     for place in CHANNELS:
         for name, entry in EVERYONE.items():
-            used, delay = _measured(found, place, name)
+            used, delay = _measured(results, place, name)
             rows.append({"panel": f"{place}, here", "name": entry.label, "x": delay, "y": used})
         for name, entry in ENTRIES.items():
             used, delay = published()[place, name]

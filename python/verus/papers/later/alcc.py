@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verus.lab.scenario import Contestant, Run
-from verus.papers.reproduction import Column, Found, Place, Reproduction, Table
+from verus.papers.reproduction import Column, ColumnResults, Place, Reproduction, Table
 from verus.report import figures
 from verus.report.figures import Figure
 from verus.report.numbers import number
@@ -44,63 +44,63 @@ def _steps(seed: int) -> list[dict[str, Any]]:
 
 def runs(column: Column) -> list[Run]:
     """Both schemes over both channels, with either feedback."""
-    told: dict[str, Any] = {"queue": "infinite", "delay_ms": 10.0, "duration_s": DURATION_S, "series": False}
-    found = []
-    for who, every in itertools.product(SCHEMES, (NATIVE, BELOW)):
-        part = f"{who}|{every}"
-        found.append(column.run(CORNICHE, who, part=f"{CORNICHE}|{part}", ack="same", ack_every=every, **told))
+    settings: dict[str, Any] = {"queue": "infinite", "delay_ms": 10.0, "duration_s": DURATION_S, "series": False}
+    planned = []
+    for scheme, every in itertools.product(SCHEMES, (NATIVE, BELOW)):
+        part = f"{scheme}|{every}"
+        planned.append(column.run(CORNICHE, scheme, part=f"{CORNICHE}|{part}", ack="same", ack_every=every, **settings))
         rapid: dict[str, Any] = {"changes": _steps(column.seed), "ack_every": every}
-        found.append(column.run("rate:10", who, part=f"{RAPID}|{part}", **rapid, **told))
-    return found
+        planned.append(column.run("rate:10", scheme, part=f"{RAPID}|{part}", **rapid, **settings))
+    return planned
 
 
-def _row(found: Found, channel: str, who: str, every: int) -> Found:
-    return found.where(part=f"{channel}|{who}|{every}")
+def _row(results: ColumnResults, channel: str, scheme: str, every: int) -> ColumnResults:
+    return results.where(part=f"{channel}|{scheme}|{every}")
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
-    """What thinner feedback leaves of throughput and delay."""
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
+    """Throughput and delay with thinned feedback, relative to full feedback."""
     values: dict[str, float | None] = {}
-    for channel, who in itertools.product((CORNICHE, RAPID), SCHEMES):
-        native, below = (_row(found, channel, who, every) for every in (NATIVE, BELOW))
+    for channel, scheme in itertools.product((CORNICHE, RAPID), SCHEMES):
+        native, below = (_row(results, channel, scheme, every) for every in (NATIVE, BELOW))
         for what, key in (("throughput", "throughput_mbps"), ("delay", "rtt_mean_ms")):
-            values[f"{what}-{who.partition(':')[0]}-{channel.lower()}"] = below.mean(key) / native.mean(key)
+            values[f"{what}-{scheme.partition(':')[0]}-{channel.lower()}"] = below.mean(key) / native.mean(key)
     return values
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Throughput and round trip with either feedback."""
     rows = [
         [
-            f"{channel}, {Contestant.from_scheme(who).label}",
+            f"{channel}, {Contestant.from_scheme(scheme).label}",
             *(
-                number(_row(found, channel, who, every).mean(key), digits)
+                number(_row(results, channel, scheme, every).mean(key), digits)
                 for key, digits in (("throughput_mbps", 2), ("rtt_mean_ms", 1))
                 for every in (NATIVE, BELOW)
             ),
         ]
-        for channel, who in itertools.product((CORNICHE, RAPID), SCHEMES)
+        for channel, scheme in itertools.product((CORNICHE, RAPID), SCHEMES)
     ]
     heads = ["", "Mbit/s: each packet acknowledged", "every second", "mean round trip, ms: each", "every second"]
     return [Table(title="With full feedback and with half of it", heads=heads, rows=rows)]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Throughput and round trip with either feedback, beside each other."""
     rows = [
         {
             "panel": title,
-            "group": f"{channel}, {Contestant.from_scheme(who).label}",
+            "group": f"{channel}, {Contestant.from_scheme(scheme).label}",
             "name": "each packet acknowledged" if every == NATIVE else "every second packet",
-            "y": _row(found, channel, who, every).mean(key),
+            "y": _row(results, channel, scheme, every).mean(key),
         }
         for title, key in (("throughput, Mbit/s", "throughput_mbps"), ("mean round trip, ms", "rtt_mean_ms"))
-        for channel, who in itertools.product((CORNICHE, RAPID), SCHEMES)
+        for channel, scheme in itertools.product((CORNICHE, RAPID), SCHEMES)
         for every in (NATIVE, BELOW)
     ]
     caption = (
-        f"One flow, {DURATION_S:g} s, 10 ms each way, a queue that drops nothing, {found.seeds_text()}. Corniche is a "
-        "built-in channel here; rapidGold a rate drawn anew every 5 s."
+        f"One flow, {DURATION_S:g} s, 10 ms each way, a queue that drops nothing, {results.seeds_text()}. Corniche is "
+        "a built-in channel here; rapidGold a rate drawn anew every 5 s."
     )
     title = "A controller with half the feedback"
     return [figures.bars(rows, name="alcc", title=title, caption=caption, x="", y="", columns=1, size=(860, 180))]

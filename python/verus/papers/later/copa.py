@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verus.lab.scenario import Contestant, Run
-from verus.papers.reproduction import Column, Found, Place, Reproduction, Table
+from verus.papers.reproduction import Column, ColumnResults, Place, Reproduction, Table
 from verus.papers.sigcomm import stationary_phones
 from verus.report import figures
 from verus.report.figures import Figure
@@ -36,38 +36,41 @@ DURATION_S = 30.0
 
 def runs(column: Column) -> list[Run]:
     """Everyone over every path."""
-    found = []
-    for who in SCHEMES:
-        told: dict[str, Any] = {"part": who, "duration_s": DURATION_S, "series": False}
-        found += [column.run(place, who, queue=stationary_phones.QUEUE, delay_ms=20.0, **told) for place in CHANNELS]
+    planned = []
+    for scheme in SCHEMES:
+        settings: dict[str, Any] = {"part": scheme, "duration_s": DURATION_S, "series": False}
+        planned += [
+            column.run(place, scheme, queue=stationary_phones.QUEUE, delay_ms=20.0, **settings) for place in CHANNELS
+        ]
         for mbps, delay_ms in WIRED.values():
             queue = f"droptail:bytes={mbps * 2 * delay_ms * 125:.0f}"
-            found.append(column.run(f"rate:{mbps:g}", who, queue=queue, delay_ms=delay_ms, **told))
-    return found
+            planned.append(column.run(f"rate:{mbps:g}", scheme, queue=queue, delay_ms=delay_ms, **settings))
+    return planned
 
 
-def standing(found: Found, kind: str) -> dict[str, tuple[float, float]]:
+def standing(results: ColumnResults, kind: str) -> dict[str, tuple[float, float]]:
     """Scheme → throughput over that of the best on each path, averaged; mean queueing delay in ms, averaged."""
     places = list(CHANNELS) if kind == "cellular" else [f"rate:{mbps:g}" for mbps, _ in WIRED.values()]
     got = {
-        place: {who: found.where(place=place, part=who).mean("throughput_mbps") for who in SCHEMES} for place in places
+        place: {scheme: results.where(place=place, part=scheme).mean("throughput_mbps") for scheme in SCHEMES}
+        for place in places
     }
     return {
-        who: (
-            mean([got[place][who] / max(got[place].values()) for place in places]) or math.nan,
-            mean([found.where(place=place, part=who).mean("qdelay_mean_ms") for place in places]) or math.nan,
+        scheme: (
+            mean([got[place][scheme] / max(got[place].values()) for place in places]) or math.nan,
+            mean([results.where(place=place, part=scheme).mean("qdelay_mean_ms") for place in places]) or math.nan,
         )
-        for who in SCHEMES
+        for scheme in SCHEMES
     }
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
-    """A value for each claim: what one has over what another has."""
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
+    """A value for each claim: the ratio of two schemes' metrics."""
 
     def over(one: str, other: str, kind: str, axis: int) -> float:
         return stand[kind][one][axis] / stand[kind][other][axis]
 
-    stand = {kind: standing(found, kind) for kind in ("cellular", "wired")}
+    stand = {kind: standing(results, kind) for kind in ("cellular", "wired")}
     return {
         "cellular-delay-sprout-copa": over("sprout", "copa", "cellular", 1),
         "cellular-delay-copa-bbr": over("copa", "bbr1", "cellular", 1),
@@ -91,26 +94,30 @@ def measure(found: Found) -> Mapping[str, float | None]:
     }
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Where everyone stands."""
-    stand = {kind: standing(found, kind) for kind in ("cellular", "wired")}
+    stand = {kind: standing(results, kind) for kind in ("cellular", "wired")}
     rows = [
         [
-            Contestant.from_scheme(who).label,
-            *(number(value, digits) for kind in stand for value, digits in zip(stand[kind][who], (3, 1), strict=True)),
+            Contestant.from_scheme(scheme).label,
+            *(
+                number(value, digits)
+                for kind in stand
+                for value, digits in zip(stand[kind][scheme], (3, 1), strict=True)
+            ),
         ]
-        for who in SCHEMES
+        for scheme in SCHEMES
     ]
     heads = ["", "cellular: throughput, best = 1", "mean delay, ms", "wired: throughput, best = 1", "mean delay, ms"]
     return [Table(title="Means over the paths", heads=heads, rows=rows)]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Throughput against delay, means over the paths."""
     rows = [
-        {"panel": kind, "name": Contestant.from_scheme(who).label, "x": delay, "y": throughput}
+        {"panel": kind, "name": Contestant.from_scheme(scheme).label, "x": delay, "y": throughput}
         for kind in ("cellular", "wired")
-        for who, (throughput, delay) in standing(found, kind).items()
+        for scheme, (throughput, delay) in standing(results, kind).items()
     ]
     caption = (
         f"One flow, {DURATION_S:g} s, means over {len(CHANNELS)} cellular channels ({stationary_phones.QUEUE}, 20 ms "

@@ -1,13 +1,13 @@
 """The 2017 reproduction of Verus (Stanford CS244), and the question it left open.
 
-Zhang and Dutz ran the authors' prototype at R = 2, 4 and 6 and Linux Cubic over six recordings, each
-protocol on a queue of its own: a RED that hardly ever dropped for Verus, 120 kB of drop-tail for
-Cubic. *Cells* runs those 24 again beside both columns they published (their write-up, and the run
-kept in their repository). *Matrix* runs every scheme over every queue, since a protocol and its
-buffer cannot be told apart otherwise.
+Zhang and Dutz ran the authors' prototype at R = 2, 4 and 6 and Linux Cubic over six recordings.
+Each protocol had a different queue: Verus a RED that hardly ever dropped, Cubic 120 kB of
+drop-tail. *Cells* runs those 24 again, beside both published columns: one from their write-up, one
+from the run kept in their repository. *Matrix* runs every scheme over every queue, which separates
+the effect of the protocol from that of its buffer.
 
-Their delay is the 95th percentile of the signal delay; sizes include a 4-byte device header: 1482
-bytes for a Verus packet, 1504 for a Cubic one, 1504 for an opportunity.
+Their delay is the 95th percentile of the signal delay. Sizes include a 4-byte device header:
+1482 bytes for a Verus packet, 1504 bytes for a Cubic packet or an opportunity.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from verus import _verus
 from verus.lab.scenario import Contestant, Run, distinct
 from verus.papers.claims import RECORDINGS
 from verus.papers.published import listed
-from verus.papers.reproduction import Column, Found, Place, Reproduction, Table
+from verus.papers.reproduction import Column, ColumnResults, Place, Reproduction, Table
 from verus.report import figures
 from verus.report.figures import Figure
 from verus.report.figures.labels import Box
@@ -134,12 +134,12 @@ def compute(column: Column) -> Mapping[str, float]:
     return {place: float(json.loads(_verus.trace_info(column.paths[place]))["cv_1s"]) for place in CHANNELS}
 
 
-def cells_of(found: Found) -> dict[tuple[str, int | None], Cell]:
+def cells_of(results: ColumnResults) -> dict[tuple[str, int | None], Cell]:
     """(place, R or None for Cubic) → what we measured in the report's set-up."""
     return {
         (place, _ratio(cell)): cell
         for place in CHANNELS
-        for block in found.where(place=place, part="cells").blocks()
+        for block in results.where(place=place, part="cells").blocks()
         for cell in block.cells
     }
 
@@ -152,11 +152,11 @@ def _who(ratio: int | None) -> str:
     return "Cubic" if ratio is None else f"Verus R={ratio}"
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """The report's cells, how they go with R, and its sentences; nothing was published for built-in channels."""
-    if found.column != RECORDINGS:
+    if results.column != RECORDINGS:
         return {}
-    measured = cells_of(found)
+    measured = cells_of(results)
     keys = {"throughput": "throughput_mbps", "delay": DELAY}
     values: dict[str, float | None] = {}
     for place, name in NAMES.items():
@@ -170,10 +170,10 @@ def measure(found: Found) -> Mapping[str, float | None]:
     for place, name in ((AT_T, "att-below-cubic"), (EVDO, "evdo-below-cubic"), (T_MOBILE, "tmobile-above-cubic")):
         for ratio in RATIOS:
             values[f"{name}-{ratio}"] = _over(measured[place, ratio][DELAY], measured[place, None][DELAY])
-    verus, cubic = (row[DELAY] for row in found.where(part="other").rows)
+    verus, cubic = (row[DELAY] for row in results.where(part="other").rows)
     values["tmobile-other-above-cubic-6"] = _over(verus, cubic)
-    others = [variation for place, variation in found.measured.items() if place != T_MOBILE]
-    values["tmobile-regular"] = found.measured[T_MOBILE] / statistics.median(others)
+    others = [variation for place, variation in results.measured.items() if place != T_MOBILE]
+    values["tmobile-regular"] = results.measured[T_MOBILE] / statistics.median(others)
     return values
 
 
@@ -185,11 +185,11 @@ def _over(value: float | None, base: float | None) -> float | None:
 USES_MOST = 0.9
 
 
-def matrix_of(found: Found) -> dict[str, dict[str, Block]]:
+def matrix_of(results: ColumnResults) -> dict[str, dict[str, Block]]:
     """Queue → place → everyone's results."""
     matrix: dict[str, dict[str, Block]] = {}
     for place in CHANNELS:
-        for block in found.where(place=place, part="matrix").blocks():
+        for block in results.where(place=place, part="matrix").blocks():
             matrix.setdefault(block.queue, {})[place] = block
     return matrix
 
@@ -206,16 +206,16 @@ def _cubic(block: Block) -> Cell:
     return next(cell for cell in block.cells if cell.scheme == "cubic")
 
 
-def sentences(found: Found) -> list[str]:
-    """What the matrix shows, put together from its numbers."""
-    matrix = matrix_of(found)
+def sentences(results: ColumnResults) -> list[str]:
+    """Sentences about the matrix, made from its numbers."""
+    matrix = matrix_of(results)
     said = []
     for ratio in RATIOS:
         parts = [
             _against_cubic(list(of_place.values()), MATRIX_QUEUES[queue], ratio) for queue, of_place in matrix.items()
         ]
-        who = f"Verus R={ratio} (robust) against Cubic"
-        said.append(f"On one and the same queue, {who}, medians over the traces: {'; '.join(parts)}.")
+        compared = f"Verus R={ratio} (robust) against Cubic"
+        said.append(f"On one and the same queue, {compared}, medians over the traces: {'; '.join(parts)}.")
     said.append(_least_delay(matrix))
     if all(T_MOBILE in of_place for of_place in matrix.values()):
         said.append(_negative_result(matrix))
@@ -223,7 +223,7 @@ def sentences(found: Found) -> list[str]:
 
 
 def _least_delay(matrix: Mapping[str, Mapping[str, Block]]) -> str:
-    """Who has the least mean delay of those that use most of the link, beside the best Verus."""
+    """For each queue, the two schemes of least mean delay among those that use most of the link."""
     parts = []
     for queue, of_place in matrix.items():
         columns = zip(*(block.cells for block in of_place.values()), strict=True)
@@ -234,9 +234,9 @@ def _least_delay(matrix: Mapping[str, Mapping[str, Block]]) -> str:
         ]
         if not medians:
             continue
-        (delay, who), *others = sorted(medians)
+        (delay, best), *others = sorted(medians)
         next_best = f" before {others[0][1]} ({others[0][0]:.0f} ms)" if others else ""
-        parts.append(f"on {MATRIX_QUEUES[queue]}, {who} ({delay:.0f} ms){next_best}")
+        parts.append(f"on {MATRIX_QUEUES[queue]}, {best} ({delay:.0f} ms){next_best}")
     share = percentage(USES_MOST)
     return f"One flow alone, the least mean delay of those that use {share} of the link or more: {'; '.join(parts)}."
 
@@ -299,11 +299,11 @@ def _negative_result(matrix: Mapping[str, Mapping[str, Block]]) -> str:
     )
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """The report's cells beside both published columns, and the matrix by queue."""
     cells = []
-    for (place, ratio), cell in cells_of(found).items():
-        columns = published()[place, ratio] if found.column == RECORDINGS else {}
+    for (place, ratio), cell in cells_of(results).items():
+        columns = published()[place, ratio] if results.column == RECORDINGS else {}
         pairs = [columns.get(name) for name in ("report", "saved")]
         cells.append(
             [
@@ -319,7 +319,7 @@ def tables(found: Found) -> Sequence[Table]:
     heads = ["", "Mbit/s", "report", "saved", "used %", "signal p95 ms", "report", "saved", "mean ms"]
     title = f"The report's cells: Verus in prototype mode on {CS244_RED}, Cubic on {CS244_DROPTAIL}"
     rows = []
-    for queue, of_place in matrix_of(found).items():
+    for queue, of_place in matrix_of(results).items():
         column = list(of_place.values())
         for position, first in enumerate(column[0].cells):
             entries = [block.cells[position] for block in column]
@@ -346,24 +346,24 @@ def _median(entries: Sequence[Cell], key: str) -> float:
     return statistics.median(values) if values else float("nan")
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Our cells beside the published ones, everyone on each queue, and the cells over time."""
     scatters = [
         figures.scatter(
-            found.results,
+            results.results,
             list(of_place.values()),
             name=f"matrix-{figures.slug(MATRIX_QUEUES[queue])}",
             title=f"Everyone on {MATRIX_QUEUES[queue]}",
         )
-        for queue, of_place in matrix_of(found).items()
+        for queue, of_place in matrix_of(results).items()
     ]
     # Nothing was published for built-in channels: their cells over time would be many pictures for little.
-    return [_published_figure(found), *scatters, *(_over_time(found) if found.column == RECORDINGS else ())]
+    return [_published_figure(results), *scatters, *(_over_time(results) if results.column == RECORDINGS else ())]
 
 
-def _published_figure(found: Found) -> Figure:
+def _published_figure(results: ColumnResults) -> Figure:
     """Our cells and both published columns, a panel for each trace."""
-    measured = cells_of(found)
+    measured = cells_of(results)
     style = looks(measured.values())
     panels = []
     for place in CHANNELS:
@@ -371,7 +371,7 @@ def _published_figure(found: Found) -> Figure:
         for ratio in (*RATIOS, None):
             cell = measured[place, ratio]
             numbers = {"ours": Published(cell["throughput_mbps"] or 0.0, cell["signal_delay_p95_ms"] or 0.0)}
-            numbers.update(published()[place, ratio] if found.column == RECORDINGS else {})
+            numbers.update(published()[place, ratio] if results.column == RECORDINGS else {})
             values += [
                 {
                     "scheme": _who(ratio),
@@ -382,12 +382,12 @@ def _published_figure(found: Found) -> Figure:
                 }
                 for column, entry in numbers.items()
             ]
-        panels.append(_published_panel(place, found.where(place=place).rows[0]["trace"], values))
+        panels.append(_published_panel(place, results.where(place=place).rows[0]["trace"], values))
     caption = (
         "Filled: ours. Hollow circle: the report's table; cross: the run saved in its repository. "
         "Delay is the 95th percentile of the signal delay in the bottleneck queue; propagation is not in it. "
         f"Verus in prototype mode on {CS244_RED}, Cubic on {CS244_DROPTAIL}; one flow, 20 ms each way, "
-        f"{DURATION_S:g} s, the same trace both ways, seed {found.rows[0]['seed']}."
+        f"{DURATION_S:g} s, the same trace both ways, seed {results.rows[0]['seed']}."
     )
     return figures.Figure(
         name="published", title="Ours beside the published columns", caption=caption, spec=figures.grid(panels)
@@ -432,12 +432,12 @@ def _published_panel(title: str, subtitle: str, values: list[dict[str, Any]]) ->
     return {"width": frame.width, "height": frame.height, "data": {"values": values}, "layer": layers}
 
 
-def _over_time(found: Found) -> list[Figure]:
+def _over_time(results: ColumnResults) -> list[Figure]:
     """Verus's and Cubic's cells of each trace in one picture, though their queues differ."""
-    measured = cells_of(found)
+    measured = cells_of(results)
     return [
         figures.series(
-            found.results,
+            results.results,
             Block(
                 trace=place,
                 short=place,

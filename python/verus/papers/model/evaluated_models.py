@@ -9,7 +9,7 @@ from verus.lab.scenario import Run
 from verus.papers.experiment import Experiment
 from verus.papers.model import trained_models
 from verus.papers.model.trained_models import EVALUATION, MODEL, PROPAGATION_MS, USERS, VERUS
-from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table, with_interval
+from verus.papers.reproduction import MODEL_PAPER, Column, ColumnResults, Reproduction, Table, with_interval
 from verus.report import figures
 from verus.report.figures import Figure
 
@@ -17,37 +17,37 @@ from verus.report.figures import Figure
 KINDS = ("steady-1", "steady-2", "middle-1", "middle-2", "variable")
 
 
-def throughput(found: Found, label: str, base: str = VERUS) -> float:
+def throughput(results: ColumnResults, label: str, base: str = VERUS) -> float:
     """Throughput of all users together, over that of `base`."""
-    return found.where(label=label).mean("throughput_mbps") / found.where(label=base).mean("throughput_mbps")
+    return results.where(label=label).mean("throughput_mbps") / results.where(label=base).mean("throughput_mbps")
 
 
-def delay(found: Found, label: str, base: str = VERUS) -> float:
+def delay(results: ColumnResults, label: str, base: str = VERUS) -> float:
     """Packet delay, over that of `base`."""
     of = trained_models.packet_delay_ms
-    return of(found.where(label=label)) / of(found.where(label=base))
+    return of(results.where(label=label)) / of(results.where(label=base))
 
 
-def by_users(found: Found) -> dict[str, Found]:
+def by_users(results: ColumnResults) -> dict[str, ColumnResults]:
     """The runs by number of users."""
-    return {part: found.where(part=part) for part in map(trained_models.spoken, USERS)}
+    return {part: results.where(part=part) for part in map(trained_models.spoken, USERS)}
 
 
-def table(groups: Mapping[str, Found], title: str) -> Table:
+def table(groups: Mapping[str, ColumnResults], title: str) -> Table:
     """A row for each group and label: throughput, delay and fairness, with 95 % intervals over the seeds."""
     rows = []
     for name, here in groups.items():
         for label in here.labels():
-            own = here.where(label=label)
-            delays = [queueing + PROPAGATION_MS for queueing in own.values("qdelay_mean_ms")]
+            selected = here.where(label=label)
+            delays = [queueing + PROPAGATION_MS for queueing in selected.values("qdelay_mean_ms")]
             rows.append(
                 [
                     f"{name}, {label}",
-                    with_interval(own.values("throughput_mbps"), 2),
+                    with_interval(selected.values("throughput_mbps"), 2),
                     with_interval(delays, 1),
                     f"{throughput(here, label):.3f}",
                     f"{delay(here, label):.2f}",
-                    f"{min(own.values('jain')):.3f}",
+                    f"{min(selected.values('jain')):.3f}",
                 ]
             )
     heads = [
@@ -61,7 +61,7 @@ def table(groups: Mapping[str, Found], title: str) -> Table:
     return Table(title=title, heads=heads, rows=rows)
 
 
-def bars(groups: Mapping[str, Found], *, name: str, what: str, caption: str, x: str) -> Sequence[Figure]:
+def bars(groups: Mapping[str, ColumnResults], *, name: str, what: str, caption: str, x: str) -> Sequence[Figure]:
     """Throughput and delay, as the paper draws them: a stack for each group and label, a part of it for each user."""
 
     def stacked(value: Callable[[Mapping[str, Any]], float]) -> list[dict[str, Any]]:
@@ -105,16 +105,18 @@ def matching(
     delays_within: tuple[float, float],
     claimed: Sequence[str],
 ) -> Experiment:
-    """So many users with a model trained with as many, on all five channels, beside Verus (section 6.4).
+    """An experiment of section 6.4: users of a model and users of Verus on all five channels.
+
+    The model was trained with the same number of users.
 
     Args:
-        name: Of the experiment.
-        users: How many.
-        title: Of its page.
-        figure: What to cite.
-        shows: What the paper shows.
-        delays_within: Least and most delay over Verus's with which a channel counts.
-        claimed: Which of the values are claimed.
+        name: The experiment's name.
+        users: Number of users.
+        title: Title of its page.
+        figure: The figure to cite.
+        shows: The paper's result, in our words.
+        delays_within: Range of the ratio of the model's delay to Verus's in which a channel counts.
+        claimed: Names of the values that have a claim.
     """
 
     def runs(column: Column) -> list[Run]:
@@ -127,8 +129,8 @@ def matching(
             )
         ]
 
-    def measure(found: Found) -> Mapping[str, float | None]:
-        places = {place: found.where(place=place) for place in EVALUATION}
+    def measure(results: ColumnResults) -> Mapping[str, float | None]:
+        places = {place: results.where(place=place) for place in EVALUATION}
         rates = {place: throughput(here, MODEL) for place, here in places.items()}
         delays = {place: delay(here, MODEL) for place, here in places.items()}
         least, most = delays_within
@@ -136,27 +138,27 @@ def matching(
             "throughput": float(sum(0.9 <= rate <= 1.1 for rate in rates.values())),
             "throughput-higher": float(sum(rate > 1 for rate in rates.values())),
             "delay": float(sum(least <= each <= most for each in delays.values())),
-            "fair": min(found.where(label=MODEL).values("jain")),
+            "fair": min(results.where(label=MODEL).values("jain")),
         }
-        for place, kind in zip(found.measured, KINDS, strict=True):
+        for place, kind in zip(results.measured, KINDS, strict=True):
             values |= {f"{kind}-delay": delays[place], f"{kind}-throughput": rates[place]}
         return {each: values[each] for each in claimed}
 
-    def groups(found: Found) -> dict[str, Found]:
-        return {place: found.where(place=place) for place in EVALUATION}
+    def groups(results: ColumnResults) -> dict[str, ColumnResults]:
+        return {place: results.where(place=place) for place in EVALUATION}
 
-    def tables(found: Found) -> Sequence[Table]:
-        order = ", ".join(found.measured)
+    def tables(results: ColumnResults) -> Sequence[Table]:
+        order = ", ".join(results.measured)
         title = f"Verus and the model, {users} users; from the steadiest channel to the most variable: {order}"
-        return [table(groups(found), title)]
+        return [table(groups(results), title)]
 
-    def draw(found: Found) -> Sequence[Figure]:
+    def draw(results: ColumnResults) -> Sequence[Figure]:
         caption = (
             f"{users} users of Verus (robust mode, R = 2) or of a model trained with {users} users, 300 s on each of "
             f"five LTE downlinks, queue {trained_models.QUEUE}, model with five seeds."
         )
         file = name.removeprefix("model-")
-        return bars(groups(found), name=file, what=f"of {users} users", caption=caption, x="channel trace")
+        return bars(groups(results), name=file, what=f"of {users} users", caption=caption, x="channel trace")
 
     return Reproduction(
         name=name,

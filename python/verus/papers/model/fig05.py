@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from verus.papers.model import trained_models, transition_matrices
-from verus.papers.reproduction import MODEL_PAPER, Found, Reproduction
+from verus.papers.reproduction import MODEL_PAPER, ColumnResults, Reproduction
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    region = transition_matrices.region(found, 1)
+    region = transition_matrices.region(results, 1)
     zoomed = region.zoomed()
     away = region.next_delay - region.delay
     return {

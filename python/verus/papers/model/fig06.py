@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from functools import partial
 
 from verus.papers.model import trained_models, transition_matrices
-from verus.papers.reproduction import MODEL_PAPER, Found, Reproduction
+from verus.papers.reproduction import MODEL_PAPER, ColumnResults, Reproduction
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    fine, coarse = (transition_matrices.region(found, step) for step in (1, 10))
-    half = transition_matrices.STEPS // 2
-    first = (coarse.delay < half) & (coarse.next_delay < half)
-    last = (coarse.delay >= half) & (coarse.next_delay >= half)
+    fine, coarse = (transition_matrices.region(results, step) for step in (1, 10))
+    middle = transition_matrices.STEPS // 2
+    first = (coarse.delay < middle) & (coarse.next_delay < middle)
+    last = (coarse.delay >= middle) & (coarse.next_delay >= middle)
     return {
         "denser": coarse.zoomed_filled() / fine.zoomed_filled(),
         "small-w-stay": coarse.small_windows_stay(),
         "upper-left": float(first.sum() / last.sum()),
-        "delay-stays": found.measured["10"]["stays"],
+        "delay-stays": results.measured["10"]["stays"],
     }
 
 

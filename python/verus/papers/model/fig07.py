@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from verus.lab.scenario import Run
 from verus.papers.model import evaluated_models, trained_models
 from verus.papers.model.trained_models import EVALUATION, MODEL, USERS
-from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table
+from verus.papers.reproduction import MODEL_PAPER, Column, ColumnResults, Reproduction, Table
 from verus.report.figures import Figure
 
 PLACE = "#1"
@@ -27,10 +27,10 @@ def runs(column: Column) -> list[Run]:
     ]
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    by_users = dict(zip(USERS, evaluated_models.by_users(found.where(place=PLACE)).values(), strict=True))
-    others = [found.where(place=place) for place in OTHERS]
+    by_users = dict(zip(USERS, evaluated_models.by_users(results.where(place=PLACE)).values(), strict=True))
+    others = [results.where(place=place) for place in OTHERS]
     rates = {users: evaluated_models.throughput(here, MODEL) for users, here in by_users.items()}
     delays = {users: evaluated_models.delay(here, MODEL) for users, here in by_users.items()}
     several = [users for users in USERS if users > 1]
@@ -47,25 +47,25 @@ def measure(found: Found) -> Mapping[str, float | None]:
     }
 
 
-def tables(found: Found) -> Sequence[Table]:
-    """What was measured, beside Verus."""
-    first = evaluated_models.by_users(found.where(place=PLACE))
-    others = {place: found.where(place=place) for place in OTHERS}
+def tables(results: ColumnResults) -> Sequence[Table]:
+    """Measured values of the models and of Verus."""
+    first = evaluated_models.by_users(results.where(place=PLACE))
+    others = {place: results.where(place=place) for place in OTHERS}
     return [
         evaluated_models.table(first, "Verus and the model of one user, channel #1"),
         evaluated_models.table(others, "Four users, the other channels"),
     ]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """As the paper: a stack of users for each scenario."""
     caption = (
         "One to four users of Verus (robust mode, R = 2) or of a model trained with one user, 300 s on channel #1, "
         f"queue {trained_models.QUEUE}, model with five seeds."
     )
-    what = "with a training of one user"
-    first = evaluated_models.by_users(found.where(place=PLACE))
-    return evaluated_models.bars(first, name="fig07", what=what, caption=caption, x="")
+    subject = "with a training of one user"
+    first = evaluated_models.by_users(results.where(place=PLACE))
+    return evaluated_models.bars(first, name="fig07", what=subject, caption=caption, x="")
 
 
 EXPERIMENT = Reproduction(

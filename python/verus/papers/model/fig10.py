@@ -9,7 +9,7 @@ import numpy as np
 from verus.lab.scenario import Run
 from verus.papers.model import evaluated_models, trained_models
 from verus.papers.model.trained_models import USERS
-from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table
+from verus.papers.reproduction import MODEL_PAPER, Column, ColumnResults, Reproduction, Table
 from verus.report.figures import Figure
 
 PLACE = "#1"
@@ -31,9 +31,9 @@ def runs(column: Column) -> list[Run]:
     ]
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    by_users = evaluated_models.by_users(found)
+    by_users = evaluated_models.by_users(results)
     four = by_users[trained_models.spoken(4)]
     return {
         "below-non-matching": evaluated_models.delay(four, COMBINED, NON_MATCHING),
@@ -45,20 +45,20 @@ def measure(found: Found) -> Mapping[str, float | None]:
     }
 
 
-def tables(found: Found) -> Sequence[Table]:
-    """What was measured, beside Verus."""
-    return [evaluated_models.table(evaluated_models.by_users(found), "Verus and the models, channel #1")]
+def tables(results: ColumnResults) -> Sequence[Table]:
+    """Measured values of the models and of Verus."""
+    return [evaluated_models.table(evaluated_models.by_users(results), "Verus and the models, channel #1")]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """As the paper: a stack of users for each scenario."""
     caption = (
         "One to four users of Verus (robust mode, R = 2) or of a model trained with one to four users together "
         "(combined), with as many (matching), with one (non-matching); 300 s on channel #1, queue "
         f"{trained_models.QUEUE}, models with five seeds."
     )
-    what = "with a training of one to four users"
-    return evaluated_models.bars(evaluated_models.by_users(found), name="fig10", what=what, caption=caption, x="")
+    subject = "with a training of one to four users"
+    return evaluated_models.bars(evaluated_models.by_users(results), name="fig10", what=subject, caption=caption, x="")
 
 
 EXPERIMENT = Reproduction(

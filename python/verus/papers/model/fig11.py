@@ -10,11 +10,11 @@ import numpy as np
 
 from verus.papers.model import on_off_users, trained_models
 from verus.papers.model.trained_models import MODEL, PROPAGATION_MS, VERUS
-from verus.papers.reproduction import MODEL_PAPER, Array, Found, Reproduction
+from verus.papers.reproduction import MODEL_PAPER, Array, ColumnResults, Reproduction
 from verus.report import figures
 from verus.report.figures import Figure
 
-#: Width of a bin of what is saved, and bins in a second.
+#: Width of a saved bin, and bins per second.
 BIN_MS, BINS = 100.0, 10
 
 
@@ -27,31 +27,33 @@ class _OverTime:
     first: float
 
     @classmethod
-    def of(cls, found: Found, label: str, user: int = 0) -> _OverTime:
-        (row,) = found.where(label=label).rows
-        series = found.series(row)
+    def of(cls, results: ColumnResults, label: str, user: int = 0) -> _OverTime:
+        (row,) = results.where(label=label).rows
+        series = results.series(row)
         rate, queueing = series.throughput_mbps[user], series.qdelay_ms[user]
         carried, waited = (values.reshape(-1, BINS).sum(axis=1) for values in (rate, np.nan_to_num(queueing) * rate))
         with np.errstate(invalid="ignore"):
             delay = waited / carried + PROPAGATION_MS
-        begun = _begun(found, row["run"], user)
+        begun = _begun(results, row["run"], user)
         since = series.time_s - begun[np.maximum(np.searchsorted(begun, series.time_s, side="right") - 1, 0)]
         first = queueing[(since >= 0) & (since < 1) & ~np.isnan(queueing)] + PROPAGATION_MS
         return cls(carried / BINS, delay, float(np.percentile(first, 99)))
 
 
-def _begun(found: Found, run: int, user: int) -> Array:
+def _begun(results: ColumnResults, run: int, user: int) -> Array:
     """When a user's connections began, s."""
-    connections = found.results.connections
+    connections = results.results.connections
     assert connections is not None, "no user was switched on"
     of, flow = (connections.column(name).to_numpy() for name in ("run", "flow"))
     begun: Array = connections.column("start_s").to_numpy()[(of == run) & (flow == user)]
     return begun
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    pairs = [(_OverTime.of(found, VERUS, user), _OverTime.of(found, MODEL, user)) for user in range(on_off_users.USERS)]
+    pairs = [
+        (_OverTime.of(results, VERUS, user), _OverTime.of(results, MODEL, user)) for user in range(on_off_users.USERS)
+    ]
     alike = [float(np.corrcoef(verus.throughput, model.throughput)[0, 1]) for verus, model in pairs]
     delays = [float(np.nanmedian(model.delay) / np.nanmedian(verus.delay)) for verus, model in pairs]
     verus, model = pairs[0]
@@ -64,14 +66,14 @@ def measure(found: Found) -> Mapping[str, float | None]:
     }
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """As the paper: throughput and delay of user 1 over time."""
     caption = (
         "User 1 of four that are switched on and off over five LTE downlinks in a row, of Verus (robust mode, R = 2) "
         f"or of a model trained with one to four users; one seed, 3000 s, queue {trained_models.QUEUE}. Means of each "
         f"second. {trained_models.DELAY}"
     )
-    over_time = {label: _OverTime.of(found, label) for label in (VERUS, MODEL)}
+    over_time = {label: _OverTime.of(results, label) for label in (VERUS, MODEL)}
     drawn = []
     for letter, title, y, values in (
         ("a", "Throughput", "throughput, Mbit/s", {label: own.throughput for label, own in over_time.items()}),

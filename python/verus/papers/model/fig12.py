@@ -11,25 +11,25 @@ from verus import _verus
 from verus.papers.model import on_off_users, trained_models
 from verus.papers.model.on_off_users import USERS
 from verus.papers.model.trained_models import MODEL, PROPAGATION_MS, REPETITIONS, VERUS
-from verus.papers.reproduction import MODEL_PAPER, Found, Reproduction, Table, interval, with_interval
+from verus.papers.reproduction import MODEL_PAPER, ColumnResults, Reproduction, Table, interval, with_interval
 from verus.report import figures
 from verus.report.figures import Figure
 
 
-def _each(found: Found, label: str, key: str) -> list[list[float]]:
-    """That metric of each user, a value for each run."""
-    return [[row["per_flow"][user][key] for row in found.where(label=label).rows] for user in range(USERS)]
+def _each(results: ColumnResults, label: str, key: str) -> list[list[float]]:
+    """The metric `key` of each user, a value for each run."""
+    return [[row["per_flow"][user][key] for row in results.where(label=label).rows] for user in range(USERS)]
 
 
-def _metrics(found: Found, label: str) -> tuple[list[list[float]], list[list[float]]]:
+def _metrics(results: ColumnResults, label: str) -> tuple[list[list[float]], list[list[float]]]:
     """Throughput while on, Mbit/s, and packet delay, ms: for each user a value for each run."""
-    delays = _each(found, label, "qdelay_mean_ms")
-    return _each(found, label, "throughput_on_mbps"), [[each + PROPAGATION_MS for each in own] for own in delays]
+    delays = _each(results, label, "qdelay_mean_ms")
+    return _each(results, label, "throughput_on_mbps"), [[each + PROPAGATION_MS for each in own] for own in delays]
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    (verus, verus_delay), (model, model_delay) = (_metrics(found, label) for label in (VERUS, MODEL))
+    (verus, verus_delay), (model, model_delay) = (_metrics(results, label) for label in (VERUS, MODEL))
 
     def overlap(user: int) -> bool:
         (one, half), (other, other_half) = interval(verus[user]), interval(model[user])
@@ -43,9 +43,9 @@ def measure(found: Found) -> Mapping[str, float | None]:
     }
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Each user's means with 95 % intervals over the seeds."""
-    measured = {label: _metrics(found, label) for label in (VERUS, MODEL)}
+    measured = {label: _metrics(results, label) for label in (VERUS, MODEL)}
     rows = [
         [
             f"user {user + 1}",
@@ -60,7 +60,7 @@ def tables(found: Found) -> Sequence[Table]:
     return [Table(title="Means of a user", heads=heads, rows=rows)]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """As the paper: bars for each user, with 95 % intervals."""
     caption = (
         "Four users switched on and off for 3000 s over five LTE downlinks in a row, of Verus (robust mode, R = 2) or "
@@ -76,7 +76,7 @@ def draw(found: Found) -> Sequence[Figure]:
             {"group": f"user {user + 1}", "name": label, "y": middle, "low": middle - half, "high": middle + half}
             for user in range(USERS)
             for label in (VERUS, MODEL)
-            for middle, half in (interval(_metrics(found, label)[metric][user]),)
+            for middle, half in (interval(_metrics(results, label)[metric][user]),)
         ]
         drawn.append(
             figures.bars(rows, name=f"fig12{letter}", title=f"{title} per user", caption=caption, x="", y=y, columns=1)

@@ -40,7 +40,7 @@ def runs(column: Column, repetitions: int, **options: Any) -> list[Run]:
     return [
         column.run(
             PLACE,
-            who,
+            scheme,
             flows=[{"traffic": TRAFFIC}] * USERS,
             label=label,
             seed=seed,
@@ -50,6 +50,6 @@ def runs(column: Column, repetitions: int, **options: Any) -> list[Run]:
             packet_bytes=trained_models.PACKET_BYTES,
             **options,
         )
-        for label, who in ((VERUS, "verus"), (MODEL, combined))
+        for label, scheme in ((VERUS, "verus"), (MODEL, combined))
         for seed in column.seeds(repetitions)
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from verus.papers.model import trained_models
 from verus.papers.model.trained_models import USERS
-from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table
+from verus.papers.reproduction import MODEL_PAPER, Column, ColumnResults, Reproduction, Table
 from verus.report import figures
 from verus.report.figures import Figure
 
@@ -16,42 +16,42 @@ PUBLISHED = {1: 290, 2: 580, 3: 850, 4: 920}
 
 
 def compute(column: Column) -> Any:
-    """What each model was trained on, by users."""
+    """Description of each model, by number of users it was trained with."""
     return {str(users): trained_models.about(trained_models.model(column, [users])) for users in USERS}
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """Thousands of samples for each number of users."""
-    return {f"samples-{users}": found.measured[str(users)]["samples"] / 1000 for users in USERS}
+    return {f"samples-{users}": results.measured[str(users)]["samples"] / 1000 for users in USERS}
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Samples and ranges beside the paper's."""
     rows = []
     for users in USERS:
-        told = found.measured[str(users)]
+        model = results.measured[str(users)]
         rows.append(
             [
                 trained_models.spoken(users),
                 f"{PUBLISHED[users]},000",
-                f"{told['samples']:,}",
-                f"{told['delay_min_ms']} to {told['delay_max_ms']}",
-                f"{told['window_min_packets']} to {told['window_max_packets']}",
-                f"{told['outliers']:,}",
+                f"{model['samples']:,}",
+                f"{model['delay_min_ms']} to {model['delay_max_ms']}",
+                f"{model['window_min_packets']} to {model['window_max_packets']}",
+                f"{model['outliers']:,}",
             ]
         )
     heads = ["", "samples, the paper", "samples, here", "d, ms", "w, packets an epoch", "left out as outliers"]
     return [Table(title="Training sets: five channels, 300 s each", heads=heads, rows=rows)]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Samples beside the paper's."""
     rows = [
         {"group": trained_models.spoken(users), "name": name, "y": float(samples)}
         for users in USERS
         for name, samples in (
             ("model paper 2016", PUBLISHED[users]),
-            ("here", found.measured[str(users)]["samples"] / 1000),
+            ("here", results.measured[str(users)]["samples"] / 1000),
         )
     ]
     caption = (

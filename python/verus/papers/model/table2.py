@@ -7,7 +7,7 @@ from typing import Any
 
 from verus.lab.scenario import Run
 from verus.papers.model import trained_models
-from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table, with_interval
+from verus.papers.reproduction import MODEL_PAPER, Column, ColumnResults, Reproduction, Table, with_interval
 from verus.report import figures
 from verus.report.figures import Figure
 from verus.report.numbers import size
@@ -39,49 +39,49 @@ def _label(step: int) -> str:
 
 
 def compute(column: Column) -> Any:
-    """What each model is, by quantization."""
+    """Description of each model, by quantization."""
     return {
         str(step): trained_models.about(trained_models.model(column, [1], quantization_ms=step)) for step in PUBLISHED
     }
 
 
-def _csv_bytes(told: Mapping[str, Any]) -> int:
+def _csv_bytes(model: Mapping[str, Any]) -> int:
     """Our transitions in a matrix of the paper's ranges, each element without one written as `0.0`."""
-    empty = told["paper_matrix_size"] ** 2 - told["elements"]
-    ours_empty = told["matrix_size"] ** 2 - told["elements"]
-    return int(told["csv_bytes"] - OUR_EMPTY_BYTES * ours_empty + EMPTY_BYTES * empty)
+    empty = model["paper_matrix_size"] ** 2 - model["elements"]
+    ours_empty = model["matrix_size"] ** 2 - model["elements"]
+    return int(model["csv_bytes"] - OUR_EMPTY_BYTES * ours_empty + EMPTY_BYTES * empty)
 
 
-def _coarse_over_fine(found: Found, of: Callable[[Found], float]) -> float:
-    """What the coarser steps have over the finest: the one that differs most."""
-    finest, *coarser = (of(found.where(label=_label(step))) for step in PUBLISHED)
+def _coarse_over_fine(results: ColumnResults, of: Callable[[ColumnResults], float]) -> float:
+    """Ratio of a coarser step's value to the finest's, for the step that differs most."""
+    finest, *coarser = (of(results.where(label=_label(step))) for step in PUBLISHED)
     return max((value / finest for value in coarser), key=lambda ratio: abs(ratio - 1))
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
     values: dict[str, float | None] = {}
     for step in PUBLISHED:
-        told = found.measured[str(step)]
-        values[f"dimension-{step}ms"] = float(told["paper_matrix_size"])
-        values[f"csv-{step}ms"] = _csv_bytes(told) / MIB
-    values["quantization-throughput"] = _coarse_over_fine(found, lambda one: one.mean("throughput_mbps"))
-    values["quantization-delay"] = _coarse_over_fine(found, trained_models.packet_delay_ms)
+        model = results.measured[str(step)]
+        values[f"dimension-{step}ms"] = float(model["paper_matrix_size"])
+        values[f"csv-{step}ms"] = _csv_bytes(model) / MIB
+    values["quantization-throughput"] = _coarse_over_fine(results, lambda one: one.mean("throughput_mbps"))
+    values["quantization-delay"] = _coarse_over_fine(results, trained_models.packet_delay_ms)
     return values
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """The paper's table beside what our code makes of its ranges, and our own matrices."""
     same, own = [], []
     for step, (states, megabytes) in PUBLISHED.items():
-        told = found.measured[str(step)]
+        model = results.measured[str(step)]
         name = f"{step} ms"
-        sizes = [f"{megabytes:,g}", f"{_csv_bytes(told) / MIB:,.1f}"]
-        same.append([name, f"{states:,}", f"{told['paper_matrix_size']:,}", *sizes])
-        sizes = [size(told["csv_bytes"]), f"{told['elements']:,}", size(told["file_bytes"])]
-        own.append([name, f"{told['matrix_size']:,}", *sizes])
-    told = found.measured["1"]
-    ranges = f"d {told['delay_min_ms']} to {told['delay_max_ms']} ms, w 0 to {told['window_max_packets']}"
+        sizes = [f"{megabytes:,g}", f"{_csv_bytes(model) / MIB:,.1f}"]
+        same.append([name, f"{states:,}", f"{model['paper_matrix_size']:,}", *sizes])
+        sizes = [size(model["csv_bytes"]), f"{model['elements']:,}", size(model["file_bytes"])]
+        own.append([name, f"{model['matrix_size']:,}", *sizes])
+    model = results.measured["1"]
+    ranges = f"d {model['delay_min_ms']} to {model['delay_max_ms']} ms, w 0 to {model['window_max_packets']}"
     return [
         Table(
             title="The paper's ranges, d 20 to 727 ms, w 0 to 35",
@@ -103,23 +103,23 @@ def tables(found: Found) -> Sequence[Table]:
                     f"{trained_models.packet_delay_ms(here):.1f}",
                 ]
                 for step in PUBLISHED
-                for here in (found.where(label=_label(step)),)
+                for here in (results.where(label=_label(step)),)
             ],
         ),
     ]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """File sizes beside the paper's."""
     rows = [
         {"name": name, "x": float(step), "y": megabytes}
         for step in PUBLISHED
-        for told in (found.measured[str(step)],)
+        for model in (results.measured[str(step)],)
         for name, megabytes in (
             ("model paper 2016", PUBLISHED[step][1]),
-            ("the same ranges here, CSV", _csv_bytes(told) / MIB),
-            ("our matrix, CSV", told["csv_bytes"] / MIB),
-            ("our matrix, file", told["file_bytes"] / MIB),
+            ("the same ranges here, CSV", _csv_bytes(model) / MIB),
+            ("our matrix, CSV", model["csv_bytes"] / MIB),
+            ("our matrix, file", model["file_bytes"] / MIB),
         )
     ]
     caption = (

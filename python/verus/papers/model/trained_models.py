@@ -1,4 +1,4 @@
-"""Models of Verus as the 2016 paper trains them, and the runs in which they stand beside Verus.
+"""Models of Verus as the 2016 paper trains them, and the runs that compare them with Verus.
 
 Channels #1 to #5 are LTE downlinks. The paper's two sets of five were collected under similar conditions at different
 times: so are ours, training on one stretch of each place, evaluation on another.
@@ -17,7 +17,7 @@ from typing import Any
 from verus import _verus
 from verus.lab import training
 from verus.lab.scenario import Run
-from verus.papers.reproduction import Column, Found, Place
+from verus.papers.reproduction import Column, ColumnResults, Place
 
 #: Name of each channel of the evaluation, the built-in place that it is, the recording and where its halves meet.
 _PLACES = (
@@ -28,12 +28,12 @@ _PLACES = (
     ("#5", "highway-driving-lte-down", "verus-2015/highway-driving.down", 150),
 )
 
-#: Channel trace set 2 of the paper: what is evaluated on.
+#: Channel trace set 2 of the paper, for evaluation.
 EVALUATION = {
     name: Place(f"{built_in}@1[0:300]", f"{recording}[{half}:]") for name, built_in, recording, half in _PLACES
 }
 
-#: Channel trace set 1: what is trained on.
+#: Channel trace set 1, for training.
 TRAINING = {
     f"training {name}": Place(f"{built_in}@101[0:300]", f"{recording}[:{half}]")
     for name, built_in, recording, half in _PLACES
@@ -53,7 +53,7 @@ PROPAGATION_MS = 20.0
 
 VERUS, MODEL = "Verus", "model"
 
-#: What models are trained on.
+#: Scheme whose runs models are trained on.
 WATCHED = "verus"
 
 #: How every experiment with models is set up, for its page.
@@ -72,7 +72,7 @@ SET_UP = (
     "least."
 )
 
-#: What captions say of the delay.
+#: Definition of the delay, for captions.
 DELAY = "Delay is that of acknowledgements: time in the bottleneck's queue and a base round trip of 20 ms."
 
 
@@ -96,7 +96,7 @@ def _training(scheme: str, channels: tuple[str, ...], users: tuple[int, ...], se
 
 @cache
 def _watched(scheme: str, channels: tuple[str, ...], users: int, seed: int) -> _verus.Trainer:
-    """What so many users did, which is watched once, whatever models are made of it."""
+    """Observations of `users` users, cached since several models are trained on the same ones."""
     return training.watch(_training(scheme, channels, (users,), seed))
 
 
@@ -106,15 +106,15 @@ def _trained(
 ) -> Path:
     path = Path(_folder().name) / name
     watched = _verus.Trainer.of_all([_watched(scheme, channels, each, seed) for each in users])
-    what = dataclasses.replace(_training(scheme, channels, users, seed), quantization_ms=quantization_ms)
-    path.write_bytes(training.model(what, watched))
+    settings = dataclasses.replace(_training(scheme, channels, users, seed), quantization_ms=quantization_ms)
+    path.write_bytes(training.model(settings, watched))
     return path
 
 
 def model(column: Column, users: Iterable[int], *, quantization_ms: int = QUANTIZATION_MS) -> Path:
-    """The file of a model trained with so many users; with several numbers, the combined model (section 6.5).
+    """The file of a model trained with `users` users; several numbers: combined (section 6.5).
 
-    It is trained once in a process, whichever experiments ask for it.
+    Each model is trained once in a process, however many experiments use it.
     """
     channels, counts = tuple(column.paths[place] for place in TRAINING), tuple(users)
     spoken = "-".join(map(str, counts))
@@ -124,9 +124,9 @@ def model(column: Column, users: Iterable[int], *, quantization_ms: int = QUANTI
 
 
 def about(path: Path) -> dict[str, Any]:
-    """What a model is, as `verus model info` says it, without where it was kept."""
-    told: dict[str, Any] = json.loads(_verus.model_info(str(path)))
-    return {key: value for key, value in told.items() if key != "channels"} | {"name": path.name}
+    """Description of a model as `verus model info` prints it, without the file's path."""
+    description: dict[str, Any] = json.loads(_verus.model_info(str(path)))
+    return {key: value for key, value in description.items() if key != "channels"} | {"name": path.name}
 
 
 def evaluation(
@@ -138,13 +138,13 @@ def evaluation(
     label: str = MODEL,
     quantization_ms: int = QUANTIZATION_MS,
 ) -> list[Run]:
-    """So many users on a channel: five runs of the model trained with `trained` users, or one of Verus if none."""
+    """Runs on a channel: five of the model trained with `trained` users, one of Verus if empty."""
     counts = tuple(trained)
-    who = f"model:file={model(column, counts, quantization_ms=quantization_ms)}" if counts else "verus"
+    scheme = f"model:file={model(column, counts, quantization_ms=quantization_ms)}" if counts else "verus"
     return [
         column.run(
             place,
-            who,
+            scheme,
             flows=users,
             label=label if counts else VERUS,
             part=spoken(users),
@@ -192,9 +192,9 @@ def saved(run: Run) -> Run:
     )
 
 
-def packet_delay_ms(found: Found) -> float:
+def packet_delay_ms(results: ColumnResults) -> float:
     """Mean delay of a packet and its acknowledgement, over users and runs."""
-    delays = found.flows("qdelay_mean_ms")
+    delays = results.flows("qdelay_mean_ms")
     return sum(delays) / len(delays) + PROPAGATION_MS
 
 

@@ -17,7 +17,7 @@ from scipy.sparse import csgraph
 
 from verus import _verus
 from verus.papers.model import trained_models
-from verus.papers.reproduction import Array, Column, Found
+from verus.papers.reproduction import Array, Column, ColumnResults
 from verus.report.figures import Figure, matrix
 
 #: Steps of d in the region, and values of w in each: 0 to 35.
@@ -135,14 +135,14 @@ class Region:
         return float(near.sum() / self.share.sum()) if self.share.any() else None
 
 
-def region(found: Found, quantization_ms: int) -> Region:
+def region(results: ColumnResults, quantization_ms: int) -> Region:
     """The region of one quantization, from saved results."""
-    return Region.of(found.measured[str(quantization_ms)])
+    return Region.of(results.measured[str(quantization_ms)])
 
 
-def draw(found: Found, quantization_ms: int, name: str) -> Sequence[Figure]:
+def draw(results: ColumnResults, quantization_ms: int, name: str) -> Sequence[Figure]:
     """The region, and the second step of d in it."""
-    saved = found.measured[str(quantization_ms)]
+    saved = results.measured[str(quantization_ms)]
     about = saved["about"]
     zoom_ms = about["delay_min_ms"] + quantization_ms
     whole = {key: np.asarray(saved[key]) for key in ("row", "column", "probability")}
@@ -157,12 +157,12 @@ def draw(found: Found, quantization_ms: int, name: str) -> Sequence[Figure]:
             ("b", zoomed, zoom_ms, f"staying in {zoom_ms} to {zoom_ms + quantization_ms} ms"),
         )
     ]
-    least = about["delay_min_ms"]
-    apart = f" The paper's d begins at {PAPER_LEAST_MS} ms, ours at {least} ms, the round trip of the empty path."
+    least_ms = about["delay_min_ms"]
+    apart = f" The paper's d begins at {PAPER_LEAST_MS} ms, ours at {least_ms} ms, the round trip of the empty path."
     return [
         dataclasses.replace(
             figure,
-            caption=figure.caption + (apart if least != PAPER_LEAST_MS else ""),
+            caption=figure.caption + (apart if least_ms != PAPER_LEAST_MS else ""),
             name=f"{name}{letter}",
             title=f"State transition matrix, quantized by {quantization_ms} ms: {what}",
         )

@@ -39,7 +39,7 @@ READINGS = {
     "floor": "floor=no",
     "early-exit": "exit_multiple=15",
 }
-#: What the default mode adds, by the names that `without` takes.
+#: Parts that the default mode adds, by the names that `without` takes.
 ADDITIONS: tuple[str, ...] = tuple(
     part
     for scheme in json.loads(_verus.list_schemes())
@@ -65,15 +65,15 @@ def left_out(parts: Sequence[str]) -> str:
     return "".join(f",{key}" for key in [*keys, *([f"without={'+'.join(added)}"] if added else [])])
 
 
-#: What the default mode is built on, and what the prototype made of that.
+#: The mode that the default mode is built on, and the prototype's variant of it.
 MODES = {
     "(paper)": ",mode=paper",
     "(paper, silence is delay)": ",mode=paper,silent_epoch=since_last_ack",
     "(prototype)": ",mode=prototype",
 }
 
-#: Where one flow is alone, built-in channels and the recordings that stand for them: those on which parts are chosen,
-#: and those on which the choice is judged.
+#: Channels of a single flow, built-in and recorded: those on which parts are chosen, and those on
+#: which the choice is judged.
 CHOSEN_ON = {
     "campus up": Place("campus-pedestrian-3g-up", "cs244-2017/camp_ped_2min"),
     "city up": Place("city-driving-3g-up", "verus-2015/city-driving.up"),
@@ -104,8 +104,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Half:
-    """What is run: the half on which parts are chosen, or the one on which the choice is judged.
+class EvaluationSet:
+    """One half of the channels and seeds: parts are chosen on one, the choice judged on the other.
 
     Attributes:
         alone: Where one flow is alone, with the second at which each stretch begins.
@@ -120,18 +120,18 @@ class Half:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A number that parts are to improve.
+    """A number that the parts should improve.
 
     Attributes:
-        name: Of its column.
-        read: From the rows of one seed.
-        worth: As much of it as counts for one in a score; negative where less is better.
+        name: Head of its column.
+        read: Computes it from the rows of one seed.
+        unit_change: The change of it that adds 1 to a score; negative where less is better.
         suite: The runs it is read from.
     """
 
     name: str
     read: Callable[[Rows], float]
-    worth: float
+    unit_change: float
     suite: str
 
 
@@ -162,27 +162,30 @@ def _largest_over_smallest(rows: Rows) -> float:
 
 _USED, _LOST, _P95 = _percent("utilization"), _percent("loss_rate"), _waited("qdelay_p95_ms")
 
-#: What a score weighs, each by how much of it counts as much as a point of the capacity of a recording.
+#: Terms of a score, each weighed by the change equivalent to one percentage point of a recording's
+#: capacity.
 MEASURES = (
-    Measure(name="alone, used %", read=_USED, worth=1.0, suite="alone"),
-    Measure(name="alone, p95 ms", read=_P95, worth=-5.0, suite="alone"),
+    Measure(name="alone, used %", read=_USED, unit_change=1.0, suite="alone"),
+    Measure(name="alone, p95 ms", read=_P95, unit_change=-5.0, suite="alone"),
     *(
         measure
         for count in CROWDS
         for measure in (
-            Measure(name=f"{count} flows, Jain", read=_fair, worth=0.02, suite=f"{count} flows"),
-            Measure(name=f"{count} flows, ms", read=_waited("qdelay_mean_ms"), worth=-5.0, suite=f"{count} flows"),
+            Measure(name=f"{count} flows, Jain", read=_fair, unit_change=0.02, suite=f"{count} flows"),
+            Measure(
+                name=f"{count} flows, ms", read=_waited("qdelay_mean_ms"), unit_change=-5.0, suite=f"{count} flows"
+            ),
         )
     ),
-    Measure(name="buffers, used %", read=_USED, worth=2.0, suite="buffers"),
-    Measure(name="buffers, lost %", read=_LOST, worth=-1.0, suite="buffers"),
-    Measure(name="20 flows in one BDP, lost %", read=_LOST, worth=-1.0, suite="crowded"),
-    Measure(name="outages, used %", read=_USED, worth=2.0, suite="outages"),
-    Measure(name="outages, p95 ms", read=_P95, worth=-10.0, suite="outages"),
-    Measure(name="longer path, used %", read=_USED, worth=4.0, suite="longer"),
-    Measure(name="chance loss, used %", read=_USED, worth=4.0, suite="chance"),
-    Measure(name="beside Cubic, share", read=_share_of_first, worth=0.1, suite="cubic"),
-    Measure(name="three round trips", read=_largest_over_smallest, worth=-0.2, suite="trips"),
+    Measure(name="buffers, used %", read=_USED, unit_change=2.0, suite="buffers"),
+    Measure(name="buffers, lost %", read=_LOST, unit_change=-1.0, suite="buffers"),
+    Measure(name="20 flows in one BDP, lost %", read=_LOST, unit_change=-1.0, suite="crowded"),
+    Measure(name="outages, used %", read=_USED, unit_change=2.0, suite="outages"),
+    Measure(name="outages, p95 ms", read=_P95, unit_change=-10.0, suite="outages"),
+    Measure(name="longer path, used %", read=_USED, unit_change=4.0, suite="longer"),
+    Measure(name="chance loss, used %", read=_USED, unit_change=4.0, suite="chance"),
+    Measure(name="beside Cubic, share", read=_share_of_first, unit_change=0.1, suite="cubic"),
+    Measure(name="three round trips", read=_largest_over_smallest, unit_change=-0.2, suite="trips"),
 )
 
 
@@ -204,7 +207,7 @@ def _flows(count: int) -> list[dict[str, Any]]:
     return [{"start_s": APART_S * at} for at in range(count)]
 
 
-#: Paths of a constant rate: suite → what is run on each.
+#: Paths of a constant rate: suite → the scenarios run on each.
 PATHS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "buffers": [
         {"place": "rate:10", "queue": _drop_tail(8)},
@@ -245,20 +248,20 @@ def _places() -> dict[str, Place]:
     }
 
 
-def _runs(column: Column, keys: str, half: Half, part: str) -> list[Run]:
+def _runs(column: Column, keys: str, evaluation: EvaluationSet, part: str) -> list[Run]:
     """Those of one sender, each under its suite's name and `part`."""
     made = []
 
     def add(suite: str, place: str, *, seed: int, ratio: int = 2, **fields: Any) -> None:
-        told = {"duration_s": 30.0, **fields}
+        settings = {"duration_s": 30.0, **fields}
         scheme = f"verus:ratio={ratio}{keys}"
-        made.append(column.run(place, scheme, seed=seed, part=f"{part}|{suite}", series=False, **told))
+        made.append(column.run(place, scheme, seed=seed, part=f"{part}|{suite}", series=False, **settings))
 
-    for seed in half.seeds:
-        for place in half.alone:
+    for seed in evaluation.seeds:
+        for place in evaluation.alone:
             add("alone", place, seed=seed, duration_s=STRETCH_S)
         for count in CROWDS:
-            for place in half.shared:
+            for place in evaluation.shared:
                 add(f"{count} flows", place, seed=seed, duration_s=STRETCH_S, flows=_flows(count))
         for suite, paths in PATHS.items():
             for path in paths:
@@ -280,19 +283,19 @@ MOST_GAINED, MOST_LOST = 1.0, 10.0
 
 
 def cost(values: Mapping[str, Sequence[float]], whole: Mapping[str, Sequence[float]]) -> float:
-    """What is lost against the whole default mode, in points of the capacity of a recording."""
-    lost = [float(np.mean(whole[each.name]) - np.mean(values[each.name])) / each.worth for each in MEASURES]
+    """Loss against the whole default mode, in percentage points of a recording's capacity."""
+    lost = [float(np.mean(whole[each.name]) - np.mean(values[each.name])) / each.unit_change for each in MEASURES]
     return float(np.sum(np.clip(lost, -MOST_GAINED, MOST_LOST)))
 
 
-def _half(places: Iterable[str], shared: Iterable[str], seeds: Sequence[int]) -> Half:
+def _evaluation_set(places: Iterable[str], shared: Iterable[str], seeds: Sequence[int]) -> EvaluationSet:
     """Each place with one stretch, another one for each: with all three it takes the better part of an hour."""
     alone = [_at(place, OFFSETS_S[at % len(OFFSETS_S)]) for at, place in enumerate(places)]
-    return Half(alone=alone, shared=[_at(place, OFFSETS_S[0]) for place in shared], seeds=seeds)
+    return EvaluationSet(alone=alone, shared=[_at(place, OFFSETS_S[0]) for place in shared], seeds=seeds)
 
 
-CHOSEN = _half(CHOSEN_ON, SHARED_CHOSEN, CHOSEN_SEEDS)
-JUDGED = _half(JUDGED_ON, SHARED_JUDGED, JUDGED_SEEDS)
+CHOSEN = _evaluation_set(CHOSEN_ON, SHARED_CHOSEN, CHOSEN_SEEDS)
+JUDGED = _evaluation_set(JUDGED_ON, SHARED_JUDGED, JUDGED_SEEDS)
 
 
 def eliminate(cost_of: Callable[[Sequence[Sequence[str]]], Sequence[float]], parts: Sequence[str]) -> list[str]:
@@ -352,10 +355,10 @@ def order_on(column: Column) -> list[str]:
 
     def measured(lists: Sequence[Sequence[str]]) -> list[dict[str, list[float]]]:
         planned = [run for at, parts in enumerate(lists) for run in _runs(column, left_out(parts), CHOSEN, str(at))]
-        found: dict[int, list[Mapping[str, Any]]] = {}
+        by_list: dict[int, list[Mapping[str, Any]]] = {}
         for row in metric_rows.rows(planned, run_all(planned)):
-            found.setdefault(int(row["part"].split("|")[-2]), []).append(row)
-        return [_values(found[at]) for at in range(len(lists))]
+            by_list.setdefault(int(row["part"].split("|")[-2]), []).append(row)
+        return [_values(by_list[at]) for at in range(len(lists))]
 
     (whole,) = measured([[]])
     return eliminate(lambda lists: [cost(values, whole) for values in measured(lists)], PARTS)
@@ -384,7 +387,7 @@ def _fair_and_short(row: Mapping[str, Any]) -> str:
     return f"{row['jain_active']:.2f} {whole:.2f} {row['qdelay_mean_ms'] or float('nan'):.0f}"
 
 
-#: What the tables' numbers are.
+#: Meaning of each table's numbers.
 LEGENDS = {
     "curve": (
         "Each row leaves out one more part than the row above, always the one that costs least on the other half of "
@@ -400,26 +403,26 @@ LEGENDS = {
         "line that begins with + takes one more cause away."
     ),
 }
-#: What a page calls the tables.
+#: Titles of the tables on a page.
 SECTIONS = {"curve": "One part after the other", "single": "Each part by itself", "causes": "Why flows are unfair"}
 
 
 def _cell(each: Measure, values: Sequence[float]) -> str:
-    digits = 2 if abs(each.worth) < 1 else 1
+    digits = 2 if abs(each.unit_change) < 1 else 1
     return f"{float(np.mean(values)):.{digits}f} ± {half_width(values) or 0.0:.{digits}f}"
 
 
 def tables(results: Results) -> dict[str, Grid]:
     """Each table by its name."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    by_table: dict[str, list[Mapping[str, Any]]] = {}
     causes: dict[str, list[str]] = {}
     for row in results.rows.to_pylist():
         _, _, *names = row["part"].split("|")
         if names[0] == "causes":
             causes.setdefault(names[1], []).append(_fair_and_short(row))
         else:
-            found.setdefault(names[0], []).append(row)
-    values = {name: _values(made) for name, made in found.items()}
+            by_table.setdefault(names[0], []).append(row)
+    values = {name: _values(made) for name, made in by_table.items()}
     order = results.config["settings"]["order"]
     measures = [each.name for each in MEASURES]
 
@@ -472,10 +475,10 @@ def page(results: Results) -> Page:
 
 def files(results: Results) -> dict[str, str]:
     """The same for a program, and for a document."""
-    found = tables(results)
-    lines = ([name, *cell] for name, one in found.items() for cell in one.cells())
+    grids = tables(results)
+    lines = ([name, *cell] for name, one in grids.items() for cell in one.cells())
     document = [f"# {TITLE}", ""]
-    for one in found.values():
+    for one in grids.values():
         document += [one.title, "", *one.markdown(), ""]
     return {
         "ablation.csv": to_csv([["table", "parts", "measure", "found"], *lines]),

@@ -2,7 +2,7 @@
 
 In real time, behind the emulator: our controllers over UDP and in QUIC, and the kernel's TCP. In virtual
 time: the same controllers in the simulator; for the kernel's, our own with TCP's delayed acknowledgements.
-It takes rights that a user seldom has, and as long as its runs last: it is run by name only.
+It needs privileges that few users have, and real time for its runs, so it is run by name only.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ REPEAT = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Sender:
-    """A sender in real time, its like in the simulator, and how near they should be.
+    """A sender in real time, its counterpart in the simulator, and the tolerances between them.
 
     Attributes:
         real: Scheme in real time.
-        transport: What carries it.
-        simulated: Scheme in the simulator; None of a sender that runs beside the others and has no like there.
-        ack_every: Packets for each acknowledgement there.
+        transport: Its transport protocol.
+        simulated: Scheme in the simulator; None if a sender runs beside the others but has no counterpart.
+        ack_every: Packets per acknowledgement in the simulator.
         throughput: Largest relative difference of throughput.
         delay: Largest relative difference of mean queueing delay.
     """
@@ -91,7 +91,7 @@ SENDERS = (
 def runs(
     traces: Mapping[str, str], *, seed: int, repeat: int, duration_s: float = DURATION_S
 ) -> tuple[list[Run], list[Run]]:
-    """What to emulate and what to simulate, cell by cell alike.
+    """Runs to emulate and runs to simulate, in the same order of cells.
 
     Args:
         traces: Label → file or name of a channel.
@@ -168,20 +168,20 @@ def table_of(results: Results) -> list[Row]:
     measured: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for row in results.rows.to_pylist():
         measured.setdefault((row["trace"], row["label"], row["part"]), []).append(row)
-    found: list[Row] = []
+    rows: list[Row] = []
     for trace, sender in itertools.product(dict.fromkeys(trace for trace, _, _ in measured), SENDERS):
         real, model = (measured.get((trace, sender.label, part), []) for part in ("emulated", "simulated"))
         metrics = {
             key: Both(real=[row[key] for row in real], model=[row[key] for row in model])
             for key in (THROUGHPUT, DELAY, DELAY_P95)
         }
-        found.append((trace, sender, metrics))
-    return found
+        rows.append((trace, sender, metrics))
+    return rows
 
 
 def checks(results: Results) -> list[Check]:
     """Throughput and mean queueing delay of every cell, emulated over simulated."""
-    found = []
+    targets = []
     for trace, sender, metrics in table_of(results):
         for what, value, reach in (
             ("throughput", metrics[THROUGHPUT].ratio, sender.throughput),
@@ -189,8 +189,8 @@ def checks(results: Results) -> list[Check]:
         ):
             if value is not None:
                 name = f"{trace}, {sender.label}: {what}, emulated / simulated"
-                found.append(Check(name=name, value=value, wanted=Wanted(1 - reach, 1 + reach)))
-    return found
+                targets.append(Check(name=name, value=value, wanted=Wanted(1 - reach, 1 + reach)))
+    return targets
 
 
 # --- shown --------------------------------------------------------------------------------------
@@ -228,8 +228,8 @@ def _cells(sender: Sender, metrics: Mapping[str, Both]) -> list[str]:
 
 
 def _tables(results: Results) -> dict[str, list[list[str]]]:
-    found = itertools.groupby(table_of(results), key=lambda row: row[0])
-    return {trace: [_cells(sender, metrics) for _, sender, metrics in own] for trace, own in found}
+    by_trace = itertools.groupby(table_of(results), key=lambda row: row[0])
+    return {trace: [_cells(sender, metrics) for _, sender, metrics in own] for trace, own in by_trace}
 
 
 EXPERIMENT = side_by_side.experiment(

@@ -1,4 +1,4 @@
-"""Built-in channels beside the recordings that they stand for.
+"""Built-in channels compared with the recordings that they model.
 
 Each channel that is fitted to a recording is generated a number of times, as long as the recording,
 and its statistics are set against the recorded ones. The recorded ones are facts that ship with the
@@ -32,7 +32,7 @@ SOURCE = "statistics of the recordings that `verus trace fetch` knows, each with
 #: Pieces generated of each channel, from successive seeds.
 PIECES = 16
 
-#: Statistic → (what it is called, tolerance relative to the recorded value, least tolerance).
+#: Statistic → (its name on the page, tolerance relative to the recorded value, least tolerance).
 FIGURES = {
     "mean_mbps": ("mean rate, Mbit/s", 0.10, 0.0),
     "cv_20ms": ("variation at 20 ms", 0.15, 0.05),
@@ -50,9 +50,9 @@ def prepare(options: Options) -> Work:
 
     def work(progress: Progress | None) -> Results:
         del progress  # it takes seconds
-        found = json.loads(_verus.calibration(options.seed, PIECES))
+        statistics = json.loads(_verus.calibration(options.seed, PIECES))
         settings = {"experiment": "calibration", "seed": options.seed, "pieces": PIECES}
-        return Results.collect([], [], kind="calibration", settings=settings, measured=found)
+        return Results.collect([], [], kind="calibration", settings=settings, measured=statistics)
 
     return work
 
@@ -64,19 +64,19 @@ def fitted(results: Results) -> list[Mapping[str, Any]]:
 
 def checks(results: Results) -> list[Check]:
     """Every statistic of every fitted channel against its recording."""
-    found = []
+    checked = []
     for row in fitted(results):
         for key, (what, relative, least) in FIGURES.items():
             recorded = row["recording"]["figures"][key]
             reach = max(relative * abs(recorded), least)
-            wanted = Wanted(recorded - reach, recorded + reach)
-            found.append(Check(name=f"{row['name']}: {what}", value=row["generated"][key], wanted=wanted))
-    return found
+            tolerance = Wanted(recorded - reach, recorded + reach)
+            checked.append(Check(name=f"{row['name']}: {what}", value=row["generated"][key], wanted=tolerance))
+    return checked
 
 
 def summary(results: Results) -> Sequence[RenderableType]:
     """For a terminal: how many channels meet each statistic, and the verdict."""
-    found = checks(results)
+    checked = checks(results)
     table = Table(
         title="Generated channels within tolerance of their recording", title_justify="left", box=box.SIMPLE_HEAD
     )
@@ -84,19 +84,19 @@ def summary(results: Results) -> Sequence[RenderableType]:
     table.add_column("channels", justify="right")
     table.add_column("tolerance", no_wrap=True)
     for what, relative, least in FIGURES.values():
-        own = [check for check in found if check.name.endswith(f": {what}")]
+        of_statistic = [check for check in checked if check.name.endswith(f": {what}")]
         reach = " or ".join(
             ([f"{relative:.0%}".replace("%", " %")] if relative else []) + ([f"{least:g}"] if least else [])
         )
-        table.add_row(what, f"{sum(check.met for check in own)} of {len(own)}", f"± {reach}")
-    return [table, "\n".join(verdict(found))]
+        table.add_row(what, f"{sum(check.met for check in of_statistic)} of {len(of_statistic)}", f"± {reach}")
+    return [table, "\n".join(verdict(checked))]
 
 
 def page(results: Results) -> Page:
     """The plot, and every target."""
-    found = checks(results)
-    body = paragraphs(verdict(found))
-    targets = target.table(found, "statistic", "generated", title="Every checked statistic")
+    checked = checks(results)
+    body = paragraphs(verdict(checked))
+    targets = target.table(checked, "statistic", "generated", title="Every checked statistic")
     return Page(
         title="Verus: built-in channels beside recordings",
         lead="What the synthetic channels reproduce of the recordings that they stand for, and how closely.",

@@ -1,9 +1,10 @@
-"""Which sender is better on both axes: an order that weighs neither throughput nor delay against the other.
+"""Order of senders by dominance on throughput and delay, without weighing one against the other.
 
-A score (throughput over delay, or a sum with weights) needs an exchange rate between Mbit/s and ms, which no two users
-share, and hides that most pairs of senders are not comparable. So a sender *dominates* another on a path where it is
-not worse on either axis and better on one. Both ran over the same stretches of the channel, so what is compared is the
-ratio of the two, stretch by stretch, as logarithms, with its 95 % confidence interval:
+A score (throughput over delay, or a weighted sum) needs an exchange rate between Mbit/s and ms, on
+which users differ. It also hides that most pairs of senders are not comparable. So a sender
+*dominates* another on a path where it is not worse on either axis and better on one. Both ran over
+the same stretches of the channel. So we compare the logarithm of the ratio of the two on each
+stretch, with its 95 % confidence interval:
 
 * *better* on an axis: the whole interval is beyond `THROUGHPUT_MARGIN` or `DELAY_MARGIN`;
 * *not worse*: the mean ratio is within that margin, or on the better side.
@@ -24,13 +25,13 @@ THROUGHPUT_MARGIN, DELAY_MARGIN = math.log(1.01), math.log(1.05)
 
 #: Delays and throughputs below these (ms, Mbit/s) count as these: a ratio of two instants tells nothing.
 LEAST_DELAY_MS, LEAST_MBPS = 1.0, 1e-3
-#: What counts as the delay, in ms, where nothing was delivered.
+#: Delay, in ms, assumed where nothing was delivered.
 NEVER_MS = 1e6
 
 
 @dataclass(frozen=True)
 class Point:
-    """What a sender reached on one stretch of a path.
+    """Throughput and delay of a sender on one stretch of a path.
 
     Attributes:
         throughput_mbps: Its throughput.
@@ -84,7 +85,7 @@ class Standing:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """What decides the order: dominated on the fewest paths; of those alike, who dominates more often."""
+        """Sort key: fewest paths on which it is dominated, then most on which it dominates."""
         return len(self.beaten), -sum(map(len, self.beats.values()))
 
 
@@ -99,12 +100,12 @@ def order(paths: Mapping[str, Mapping[str, Sequence[Point]]]) -> list[Standing]:
         >>> [(one.sender, dict(one.beaten)) for one in order({"town": {"Cubic": high, "Verus": low}})]
         [('Verus', {}), ('Cubic', {'town': ['Verus']})]
     """
-    senders = list(dict.fromkeys(sender for found in paths.values() for sender in found))
+    senders = list(dict.fromkeys(sender for by_sender in paths.values() for sender in by_sender))
     won = {
         (path, one, other)
-        for path, found in paths.items()
+        for path, by_sender in paths.items()
         for one, other in itertools.permutations(senders, 2)
-        if dominates(found[one], found[other])
+        if dominates(by_sender[one], by_sender[other])
     }
     standings = [
         Standing(

@@ -1,4 +1,4 @@
-"""What Verus and `forward` settle at on a constant rate: formulas of `docs/equilibrium.md` beside the simulator."""
+"""Equilibria at a constant rate: formulas of `docs/equilibrium.md` against the simulator."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ SOURCE = "docs/equilibrium.md, which derives each formula"
 
 #: ε, δ₁ and δ₂, ms: the paper's (§5.3).
 EPOCH_MS, DECREMENT_MS, INCREMENT_MS = 5.0, 1.0, 2.0
-#: Delay of the loop beyond the round trip, in epochs: half for the wait for an epoch's end, half for the epoch during
-#: which its budget leaves, and Eq. 2's average with α = 0.2, all rounded to halves.
+#: Delay of the control loop beyond the round trip, in epochs. Half an epoch is the wait for an
+#: epoch's end, half the time in which its budget is sent; Eq. 2's average with α = 0.2 adds the
+#: rest, rounded to halves.
 LAG_EPOCHS = 1.5
 #: Simulated seconds, and those at the beginning that are left out.
 DURATION_S, LEFT_OUT_S = 100.0, 40.0
 PACKET_BITS = 12e3
-#: What is looked at over time.
+#: Columns of the time series that the formulas are compared with.
 SERIES = ("time_s", "delay_estimate_ms", "delay_max_ms")
 
-#: Verus as the paper has it, but for W_i of Eq. 5.
+#: Verus as in the paper, except that W_i of Eq. 5 is the packets in flight.
 IN_FLIGHT = "verus:mode=paper,window_reference=in_flight"
 PAPER = "verus:mode=paper"
 
@@ -67,8 +68,8 @@ def cycle(limit_ms: float, lag_ms: float = LAG_EPOCHS * EPOCH_MS) -> Cycle:
     """The cycle for a limit R · D_min.
 
     Example:
-        >>> found = cycle(1.0, lag_ms=0.0)
-        >>> [round(value, 3) for value in (found.bottom, found.top, found.mean, found.growth)]
+        >>> law = cycle(1.0, lag_ms=0.0)
+        >>> [round(value, 3) for value in (law.bottom, law.top, law.mean, law.growth)]
         [0.686, 1.076, 0.887, -2.352]
     """
     rise, fall, lag = INCREMENT_MS / EPOCH_MS, DECREMENT_MS / EPOCH_MS, lag_ms / limit_ms
@@ -79,9 +80,9 @@ def cycle(limit_ms: float, lag_ms: float = LAG_EPOCHS * EPOCH_MS) -> Cycle:
         valley = first - fall * (first + lag)
         top = valley + rise * (valley + lag)
         until_seen = (1 - valley) / rise + 1 - valley
-        seen = top - fall * until_seen
+        at_seen = top - fall * until_seen
         above = valley + lag + (top - 1) / fall - (1 - valley) / rise
-        corners = [bottom, first, valley, top, seen, seen - rise * above]
+        corners = [bottom, first, valley, top, at_seen, at_seen - rise * above]
         return corners, [bottom + lag, first + lag, valley + lag, until_seen, above]
 
     # The next bottom is linear in this one.
@@ -101,8 +102,8 @@ def paper_period(round_trip_ms: float, lag_ms: float = LAG_EPOCHS * EPOCH_MS) ->
     """
 
     def phase(y: float) -> float:
-        own = math.atan(y) - math.atan2(y - math.sin(y), math.cos(y))
-        return own - y * (1 + lag_ms / round_trip_ms) + math.pi
+        loop_phase = math.atan(y) - math.atan2(y - math.sin(y), math.cos(y))
+        return loop_phase - y * (1 + lag_ms / round_trip_ms) + math.pi
 
     low, high = 1.0, 3.0
     while high - low > 1e-9:
@@ -121,11 +122,11 @@ def steady_queue_ms(mbps: float, budget_ms: float = 90.0) -> float:
     return 13 / 45 * budget_ms * float(np.cbrt(10 / mbps))
 
 
-# --- what is run, and what is looked at ----------------------------------------------------------
+# --- runs, and observations of them ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """A run after its first seconds.
 
     Attributes:
@@ -159,11 +160,12 @@ class Seen:
         return float(1e3 / frequency[np.argmax(power)])
 
 
-def _told(scheme: str) -> str:
+def _sender_text(scheme: str) -> str:
     """A sender in few words.
 
     Example:
-        >>> _told("verus:mode=paper,window_reference=in_flight,ratio=4"), _told("verus"), _told("forward")
+        >>> schemes = ("verus:mode=paper,window_reference=in_flight,ratio=4", "verus", "forward")
+        >>> tuple(map(_sender_text, schemes))
         ('in flight, R = 4', 'default, R = 2', 'forward')
     """
     name, _, settings = scheme.partition(":")
@@ -179,24 +181,24 @@ class Row:
     """A formula on one path.
 
     Attributes:
-        of: Which formula.
+        of: Name of the formula.
         senders: A scheme for each flow.
         mbps: The link's rate.
         rtts_ms: Round trip of each flow without a queue.
-        formula: What the formula says; from the run where it takes one of its values.
+        formula: The formula's value, computed from the run if the formula depends on a measured quantity.
         value: The same quantity in the simulator.
         within: How far the simulator may be from the formula, as a share.
-        unit: Of both.
+        unit: Unit of both values.
         starts_s: When each flow starts.
-        buffer_ms: What the buffer holds; 40 bandwidth-delay products if None.
+        buffer_ms: Size of the buffer; 40 bandwidth-delay products if None.
     """
 
     of: str
     senders: Sequence[str]
     mbps: float
     rtts_ms: Sequence[float]
-    formula: Callable[[Seen], float]
-    value: Callable[[Seen], float]
+    formula: Callable[[Observation], float]
+    value: Callable[[Observation], float]
     within: float
     unit: str = ""
     starts_s: Sequence[float] = ()
@@ -211,9 +213,9 @@ class Row:
         return f"{self.mbps:g} Mbit/s, {', '.join(f'{trip:g}' for trip in trips)} ms{more}"
 
     @property
-    def who(self) -> str:
+    def flows_text(self) -> str:
         """The flows in words."""
-        kinds = list(dict.fromkeys(map(_told, self.senders)))
+        kinds = list(dict.fromkeys(map(_sender_text, self.senders)))
         flows = f"{len(self.senders)} × " if len(self.senders) > 1 and len(kinds) == 1 else ""
         return flows + " and ".join(kinds)
 
@@ -235,10 +237,10 @@ class Row:
             {"scheme": scheme, "start_s": start, "stop_s": None, "delay_ms": trip / 2}
             for scheme, start, trip in zip(self.senders, starts, self.rtts_ms, strict=True)
         ]
-        told = {"flows": flows, "records": True, "bin_ms": EPOCH_MS}
-        return dataclasses.replace(made, scenario=cast("Scenario", {**made.scenario, **told}))
+        settings = {"flows": flows, "records": True, "bin_ms": EPOCH_MS}
+        return dataclasses.replace(made, scenario=cast("Scenario", {**made.scenario, **settings}))
 
-    def seen(self, outcome: Outcome) -> Seen:
+    def observed(self, outcome: Outcome) -> Observation:
         """The run after its first seconds."""
         records, series = outcome["records"], outcome["series"]
         counted = (records["sent_ms"] > 1e3 * LEFT_OUT_S) & np.isfinite(records["acked_ms"])
@@ -246,7 +248,7 @@ class Row:
         trip_ms = (records["acked_ms"] - records["sent_ms"])[counted]
         sizes = np.bincount(flow, minlength=len(self.senders))
         late = (series["flow"] == 0) & (series["time_s"] > LEFT_OUT_S)
-        return Seen(
+        return Observation(
             mbps=self.mbps,
             round_trip_ms=float(trip_ms.mean()),
             low_ms=float(np.percentile(trip_ms, 5)),
@@ -261,8 +263,8 @@ def _verus_rows() -> list[Row]:
     rows: list[Row] = []
     for ratio, mbps, trip in ((2, 20, 40), (2, 50, 100), (4, 20, 40), (4, 50, 100)):
         limit = ratio * trip
-        known = cycle(limit)
-        one: dict[str, Any] = {
+        law = cycle(limit)
+        common: dict[str, Any] = {
             "senders": [f"{IN_FLIGHT},ratio={ratio}"],
             "mbps": mbps,
             "rtts_ms": [trip],
@@ -274,12 +276,12 @@ def _verus_rows() -> list[Row]:
                 value=value,
                 within=within,
                 unit="ms",
-                **one,
+                **common,
             )
             for of, says, value, within in (
-                ("1 mean", known.mean, attrgetter("round_trip_ms"), 0.05),
-                ("1 bottom", known.bottom, attrgetter("low_ms"), 0.1),
-                ("1 top", known.top, attrgetter("high_ms"), 0.1),
+                ("1 mean", law.mean, attrgetter("round_trip_ms"), 0.05),
+                ("1 bottom", law.bottom, attrgetter("low_ms"), 0.1),
+                ("1 top", law.top, attrgetter("high_ms"), 0.1),
             )
         ]
     for flows in (2, 8):
@@ -303,7 +305,7 @@ def _verus_rows() -> list[Row]:
             rtts_ms=trips,
             starts_s=starts,
             formula=lambda _: 1.0,
-            value=lambda seen: float(seen.shares[1]),
+            value=lambda observation: float(observation.shares[1]),
             within=0.15,
         )
         for senders, trips, starts in (
@@ -315,22 +317,22 @@ def _verus_rows() -> list[Row]:
         )
     ]
     for ratio, mbps, trip in ((6, 50, 40), (6, 50, 100), (6, 100, 20)):
-        one = {"senders": [f"{PAPER},ratio={ratio}"], "mbps": mbps, "rtts_ms": [trip]}
+        common = {"senders": [f"{PAPER},ratio={ratio}"], "mbps": mbps, "rtts_ms": [trip]}
         rows += [
             Row(
                 of="4 rising",
                 formula=lambda _: DECREMENT_MS / (DECREMENT_MS + INCREMENT_MS),
-                value=Seen.rising,
+                value=Observation.rising,
                 within=0.03,
-                **one,
+                **common,
             ),
             Row(
                 of="4 period",
-                formula=lambda seen: paper_period(seen.round_trip_ms) * seen.round_trip_ms,
-                value=Seen.strongest_period_ms,
+                formula=lambda observation: paper_period(observation.round_trip_ms) * observation.round_trip_ms,
+                value=Observation.strongest_period_ms,
                 within=0.15,
                 unit="ms",
-                **one,
+                **common,
             ),
         ]
     rows += [
@@ -378,7 +380,7 @@ def _forward_rows() -> list[Row]:
             mbps=50,
             rtts_ms=[20, 50, 100],
             formula=lambda _: 1 / 3,
-            value=lambda seen: float(seen.shares.max()),
+            value=lambda observation: float(observation.shares.max()),
             within=0.15,
         ),
         *(
@@ -402,7 +404,7 @@ def _forward_rows() -> list[Row]:
                 mbps=50,
                 rtts_ms=[40, 40],
                 formula=lambda _, times=times: times**3,  # type: ignore[misc]
-                value=lambda seen: float(seen.shares[1] / seen.shares[0]),
+                value=lambda observation: float(observation.shares[1] / observation.shares[0]),
                 within=0.2,
             )
             for times in (1.1, 1.5, 2)
@@ -424,23 +426,23 @@ def prepare(options: Options) -> Work:
 
     def work(progress: Progress | None) -> Results:
         del progress  # it takes seconds
-        asked: dict[str, tuple[Run, list[Row]]] = {}
+        looked_at: dict[str, tuple[Run, list[Row]]] = {}
         for row in rows():
             run = row.run(options.seed)
-            asked.setdefault(run.to_json(), (run, []))[1].append(row)
+            looked_at.setdefault(run.to_json(), (run, []))[1].append(row)
         measured = []
         # One run after another: each keeps a record of every packet.
-        for run, looks in asked.values():
+        for run, looks in looked_at.values():
             (outcome,) = run_all([run])
             for row in looks:
-                seen = row.seen(outcome)
+                observation = row.observed(outcome)
                 measured.append(
                     {
                         "of": row.of,
-                        "sender": row.who,
+                        "sender": row.flows_text,
                         "path": row.path,
-                        "formula": row.formula(seen),
-                        "simulated": row.value(seen),
+                        "formula": row.formula(observation),
+                        "simulated": row.value(observation),
                         "within": row.within,
                         "unit": row.unit,
                     }
@@ -490,13 +492,13 @@ def summary(results: Results) -> Sequence[RenderableType]:
 
 def page(results: Results) -> Page:
     """The table, and every target."""
-    found = checks(results)
+    checked = checks(results)
     return Page(
         title=f"Verus: {TITLE}",
         lead="What the laws of Verus and forward settle at on a constant rate, derived and simulated.",
         sections=[
-            Section(title="Side by side", body=paragraphs(verdict(found)) + _grid(results).html()),
-            Section(title="Targets", body=table(found, "formula", "simulated over formula")),
+            Section(title="Side by side", body=paragraphs(verdict(checked)) + _grid(results).html()),
+            Section(title="Targets", body=table(checked, "formula", "simulated over formula")),
         ],
     )
 

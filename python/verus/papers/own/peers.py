@@ -1,11 +1,11 @@
-"""Other senders in real time, beside what was measured of the same with Mahimahi.
+"""Other senders in real time, compared with measurements of the same senders with Mahimahi.
 
-The published side (`peers.csv`): one bulk flow for 60 s behind `mm-link`, 20 ms each way, the 2017
-reproduction's RED in both directions, acknowledgements over the matching opposite trace or 12 Mbit/s;
-Linux 6.18 (BBR version 1, Cubic with HyStart) and the authors' prototype of 2017. Of each cell it has the
-best repetition: one in which the sender had a whole core, and of these the one with the highest utilization
-/ (50 ms + p95). Ours runs in real time behind `verus compare --emulate`; it takes root, and is run by name
-only.
+The published side (`peers.csv`) is one bulk flow for 60 s behind `mm-link`: 20 ms each way, and the
+2017 reproduction's RED in both directions. Acknowledgements cross the matching opposite trace, or
+12 Mbit/s. Senders are Linux 6.18 (BBR version 1, Cubic with HyStart) and the authors' prototype of
+2017. Each cell has the best repetition: of those in which the sender had a whole core, the one with
+the highest utilization / (50 ms + p95). Ours runs in real time behind `verus compare --emulate`; it
+takes root, and is run by name only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PACKET = {"verus": 1478, "linux": 1500}
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What one sender had over one trace, means over the runs."""
+    """Metrics of one sender over one trace, means over the runs."""
 
     utilization: float
     qdelay_mean_ms: float
@@ -132,8 +132,8 @@ def pairs(results: Results) -> list[Pair]:
     for row in results.rows.to_pylist():
         measured.setdefault((row["trace"], row["label"]), []).append(row)
     labels = ((cell, Contestant.from_scheme(cell.scheme).label) for cell in cells())
-    found = [Pair(cell=cell, label=label, ours=Measured.of(measured[cell.trace, label])) for cell, label in labels]
-    return sorted(found, key=lambda pair: pair.label)
+    paired = [Pair(cell=cell, label=label, ours=Measured.of(measured[cell.trace, label])) for cell, label in labels]
+    return sorted(paired, key=lambda pair: pair.label)
 
 
 def checks(results: Results) -> list[Check]:
@@ -166,8 +166,8 @@ def _cells(pair: Pair) -> list[str]:
 
 
 def _tables(results: Results) -> dict[str, list[list[str]]]:
-    found = itertools.groupby(pairs(results), key=lambda pair: pair.label)
-    return {label: [_cells(pair) for pair in own] for label, own in found}
+    by_label = itertools.groupby(pairs(results), key=lambda pair: pair.label)
+    return {label: [_cells(pair) for pair in own] for label, own in by_label}
 
 
 EXPERIMENT = side_by_side.experiment(

@@ -1,4 +1,4 @@
-"""Tables of what was emulated beside what it is set against: for a terminal, a page, a program and a document."""
+"""Tables of emulated runs beside references: for a terminal, a page, a program, a document."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def experiment(
     lead: Callable[[Results], str],
     targets: tuple[str, str],
 ) -> Experiment:
-    """An experiment whose tables, verdict and timing are what it shows; `targets` heads and titles their table.
+    """An experiment with tables, a verdict and timing; `targets`: head and title of their table.
 
     Its files are `NAME.csv` and `NAME.md`, one table each, whose first column `apart` heads: the titles of the tables.
     """
@@ -43,12 +43,12 @@ def experiment(
         return [*shown, timing(results), "\n".join(verdict(checks(results)))]
 
     def page(results: Results) -> Page:
-        found = checks(results)
-        body = paragraphs([timing(results), *verdict(found)])
+        checked = checks(results)
+        body = paragraphs([timing(results), *verdict(checked)])
         body += Markup("").join(grid.html() for grid in grids(results))
         sections = [
             Section(title="Side by side", body=body),
-            Section(title="Targets", body=table(found, targets[0], title=targets[1])),
+            Section(title="Targets", body=table(checked, targets[0], title=targets[1])),
         ]
         return Page(title=title, lead=lead(results), sections=sections)
 

@@ -44,8 +44,8 @@ def bursts(times_ms: Array) -> tuple[Counts, Counts]:
 
 
 def _counts(values: npt.NDArray[np.int64]) -> Counts:
-    found, times = np.unique(values, return_counts=True)
-    return list(zip(found.tolist(), times.tolist(), strict=True))
+    distinct, times = np.unique(values, return_counts=True)
+    return list(zip(distinct.tolist(), times.tolist(), strict=True))
 
 
 def values(counts: Counts) -> Array:
@@ -55,8 +55,8 @@ def values(counts: Counts) -> Array:
         >>> values([(1, 2), (5, 1)]).tolist()
         [1.0, 1.0, 5.0]
     """
-    found = np.asarray(counts, dtype=float)
-    return np.repeat(found[:, 0], found[:, 1].astype(int))
+    pairs = np.asarray(counts, dtype=float)
+    return np.repeat(pairs[:, 0], pairs[:, 1].astype(int))
 
 
 def spread(counts: Counts) -> float:

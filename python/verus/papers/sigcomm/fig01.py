@@ -9,7 +9,7 @@ import numpy as np
 
 from verus.lab.runner import Outcome
 from verus.lab.scenario import Run
-from verus.papers.reproduction import SIGCOMM, Column, Found, Place, Reproduction, Table
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Place, Reproduction, Table
 from verus.papers.sigcomm.arrivals import PACKET_BYTES, QUEUE, SENDER, bursts, received_ms, spread
 from verus.report import figures
 from verus.report.figures import Figure
@@ -20,7 +20,7 @@ CHANNELS = {
     "authors' downlink, city": Place("city-driving-lte-down", "verus-2015/city-driving.down"),
 }
 DURATION_S = 60.0
-#: What is drawn, ms: a quarter of a second from the middle.
+#: The drawn interval, ms: a quarter of a second from the middle.
 DRAWN_MS = (30_000.0, 30_250.0)
 
 
@@ -42,34 +42,34 @@ def keep(outcome: Outcome) -> Mapping[str, Any]:
     return {"sizes": sizes, "gaps": gaps, "drawn_ms": np.round(times[low:high] - DRAWN_MS[0], 3).tolist()}
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    row = found.rows[0]
-    kept = found.kept(row)
+    row = results.rows[0]
+    kept = results.kept(row)
     return {
-        "bursts": _together(found, row),
+        "bursts": _together(results, row),
         "burst-size-varies": spread(kept["sizes"]),
         "gap-varies": spread(kept["gaps"]),
     }
 
 
-def _together(found: Found, row: Mapping[str, Any]) -> float:
+def _together(results: ColumnResults, row: Mapping[str, Any]) -> float:
     """The share of packets that arrive in a millisecond together with another."""
-    sizes = np.asarray(found.kept(row)["sizes"])
+    sizes = np.asarray(results.kept(row)["sizes"])
     packets = sizes[:, 0] * sizes[:, 1]
     return float(packets[sizes[:, 0] > 1].sum() / packets.sum())
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """The share of packets that do not arrive alone, on each channel."""
-    rows = [[row["place"], row["trace"], f"{_together(found, row):.0%}"] for row in found.rows]
+    rows = [[row["place"], row["trace"], f"{_together(results, row):.0%}"] for row in results.rows]
     return [Table(title="Packets that arrive in a millisecond together with another", heads=["", "", ""], rows=rows)]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Packets received over time, a point for each."""
-    row = found.rows[0]
-    times = np.asarray(found.kept(row)["drawn_ms"])
+    row = results.rows[0]
+    times = np.asarray(results.kept(row)["drawn_ms"])
     # As for a burst, what arrives in one millisecond; times carry rounding.
     _, of, sizes = np.unique(np.floor(times + 1e-6), return_inverse=True, return_counts=True)
     rows = [
@@ -77,7 +77,7 @@ def draw(found: Found) -> Sequence[Figure]:
         for name, wanted in (("burst of two or more", sizes[of] > 1), ("alone in its millisecond", sizes[of] == 1))
         for number, at in zip(np.flatnonzero(wanted) + 1, times[wanted], strict=True)
     ]
-    together = 100 * measure(found)["bursts"]  # type: ignore[operator]
+    together = 100 * measure(results)["bursts"]  # type: ignore[operator]
     caption = (
         f"Packets of {PACKET_BYTES} bytes that leave every {PACKET_BYTES * 8 / 1e4:.2f} ms, 10 Mbit/s, over "
         f"{row['trace']}; a quarter of a second from the middle of {DURATION_S:g} s. A vertical run is a burst, a "

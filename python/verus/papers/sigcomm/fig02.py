@@ -9,7 +9,7 @@ import numpy as np
 
 from verus.lab.runner import Outcome
 from verus.lab.scenario import Run
-from verus.papers.reproduction import SIGCOMM, Column, Found, Place, Reproduction, Table
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Place, Reproduction, Table
 from verus.papers.sigcomm.arrivals import (
     PACKET_BYTES,
     QUEUE,
@@ -42,9 +42,9 @@ def runs(column: Column) -> list[Run]:
     """The sender of Fig. 1 over each channel for five minutes, and a load that 3G carries too."""
     return [
         column.run(
-            place, who, queue=QUEUE, duration_s=DURATION_S, packet_bytes=PACKET_BYTES, records=True, series=False
+            place, scheme, queue=QUEUE, duration_s=DURATION_S, packet_bytes=PACKET_BYTES, records=True, series=False
         )
-        for place, who in [
+        for place, scheme in [
             *((place, SENDER) for place in CHANNELS),
             *((f"{network}, stationary", SAME_LOAD) for network in NETWORKS),
         ]
@@ -57,23 +57,23 @@ def keep(outcome: Outcome) -> Mapping[str, Any]:
     return {"sizes": sizes, "gaps": gaps}
 
 
-def _kept(found: Found, place: str, *, rate_mbps: float = 10) -> Mapping[str, Counts]:
+def _kept(results: ColumnResults, place: str, *, rate_mbps: float = 10) -> Mapping[str, Counts]:
     """The bursts of one run."""
-    rows = found.where(place=place).rows
+    rows = results.where(place=place).rows
     (row,) = [row for row in rows if row["params"] == f'{{"rate_mbps": {rate_mbps:g}}}']
-    kept: Mapping[str, Counts] = found.kept(row)
+    kept: Mapping[str, Counts] = results.kept(row)
     return kept
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
     result: dict[str, float | None] = {}
-    same = {network: _kept(found, f"{network}, stationary", rate_mbps=2.5) for network in NETWORKS}
+    same = {network: _kept(results, f"{network}, stationary", rate_mbps=2.5) for network in NETWORKS}
     for claim, key in (("lte-smaller", "sizes"), ("lte-more-frequent", "gaps")):
         means = {network: float(np.mean(values(same[network][key]))) for network in NETWORKS}
         result[claim] = means["LTE"] / means["3G"]
     for network in NETWORKS:
-        still, driving, uplink = (_kept(found, f"{network}, {how}") for how in ("stationary", "driving", "uplink"))
+        still, driving, uplink = (_kept(results, f"{network}, {how}") for how in ("stationary", "driving", "uplink"))
         end = network.lower()
         for claim, key in (("size", "sizes"), ("gap", "gaps")):
             result[f"{claim}-spread-{end}"] = spread(still[key])
@@ -83,11 +83,11 @@ def measure(found: Found) -> Mapping[str, float | None]:
     return result
 
 
-def tables(found: Found) -> Sequence[Table]:
-    """What the distributions come to."""
+def tables(results: ColumnResults) -> Sequence[Table]:
+    """Summary values of the distributions."""
     rows = []
-    for row in found.rows:
-        kept = found.kept(row)
+    for row in results.rows:
+        kept = results.kept(row)
         sizes, gaps = values(kept["sizes"]), values(kept["gaps"])
         rows.append(
             [
@@ -103,12 +103,12 @@ def tables(found: Found) -> Sequence[Table]:
     return [Table(title="Bursts", heads=heads, rows=rows)]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Distributions of both, on logarithmic axes, a panel for each way to be."""
     common = (
         f"The sender of Fig. 1 (10 Mbit/s, packets of {PACKET_BYTES} bytes) for {DURATION_S:g} s over "
-        f"{', '.join(found.where(place=place).rows[0]['trace'] for place in CHANNELS)}. Queue {QUEUE}, "
-        f"seed {found.rows[0]['seed']}. "
+        f"{', '.join(results.where(place=place).rows[0]['trace'] for place in CHANNELS)}. Queue {QUEUE}, "
+        f"seed {results.rows[0]['seed']}. "
     )
     drawn = []
     for key, factor, name, title, x, about in (
@@ -125,7 +125,7 @@ def draw(found: Found) -> Sequence[Figure]:
         rows = []
         for how in ("stationary", "driving", "uplink"):
             for network in NETWORKS:
-                counts = _kept(found, f"{network}, {how}")[key]
+                counts = _kept(results, f"{network}, {how}")[key]
                 total = sum(times for _, times in counts)
                 rows += [
                     {

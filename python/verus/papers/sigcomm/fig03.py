@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from verus.lab.runner import Outcome
 from verus.lab.scenario import Run
-from verus.papers.reproduction import SIGCOMM, Array, Column, Found, Place, Reproduction, Table
+from verus.papers.reproduction import SIGCOMM, Array, Column, ColumnResults, Place, Reproduction, Table
 from verus.papers.sigcomm.arrivals import PACKET_BYTES, QUEUE, SENDER
 from verus.report import figures
 from verus.report.figures import Figure
@@ -49,18 +49,18 @@ def keep(outcome: Outcome) -> Mapping[str, Any]:
     """User 1, by the second in which a packet left: packets that arrived, and their mean one-way delay, ms."""
     records = outcome["records"]
     delay = records["received_ms"] - records["sent_ms"]
-    own = (records["flow"] == 0) & np.isfinite(delay)
-    second = (records["sent_ms"][own] / 1000).astype(np.int64)
+    delivered = (records["flow"] == 0) & np.isfinite(delay)
+    second = (records["sent_ms"][delivered] / 1000).astype(np.int64)
     packets = np.bincount(second, minlength=DURATION_S)
-    total = np.bincount(second, weights=delay[own], minlength=DURATION_S)
+    total = np.bincount(second, weights=delay[delivered], minlength=DURATION_S)
     means = [round(float(t / n), 3) if n else None for t, n in zip(total, packets, strict=True)]
     return {"packets": packets.tolist(), "delay_ms": means}
 
 
-def _series(found: Found, rate: int, kind: str = SHARED) -> tuple[Array, Array]:
+def _series(results: ColumnResults, rate: int, kind: str = SHARED) -> tuple[Array, Array]:
     """Packets and mean delay of user 1 in each second; not-a-number where none arrived."""
-    (row,) = found.where(label=f"user 1 at {rate} Mbit/s", part=kind).rows
-    kept = found.kept(row)
+    (row,) = results.where(label=f"user 1 at {rate} Mbit/s", part=kind).rows
+    kept = results.kept(row)
     return np.asarray(kept["packets"], dtype=float), np.asarray(kept["delay_ms"], dtype=float)
 
 
@@ -69,18 +69,19 @@ def _on() -> npt.NDArray[np.bool_]:
     return np.asarray(np.arange(DURATION_S) // PERIOD_S % 2 == 1)
 
 
-def _mean_delay_ms(found: Found, rate: int, *, on: bool, kind: str = SHARED) -> float:
+def _mean_delay_ms(results: ColumnResults, rate: int, *, on: bool, kind: str = SHARED) -> float:
     """Over all packets of user 1 that left while user 2 was on, or off."""
-    packets, delay = _series(found, rate, kind)
+    packets, delay = _series(results, rate, kind)
     chosen = (_on() == on) & (packets > 0)
     return float(np.average(delay[chosen], weights=packets[chosen]))
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    on, off = ({rate: _mean_delay_ms(found, rate, on=on) for rate in RATES_MBPS} for on in (True, False))
+    on, off = ({rate: _mean_delay_ms(results, rate, on=on) for rate in RATES_MBPS} for on in (True, False))
     isolated = {
-        rate: _mean_delay_ms(found, rate, on=True, kind=ISOLATED) / _mean_delay_ms(found, rate, on=False, kind=ISOLATED)
+        rate: _mean_delay_ms(results, rate, on=True, kind=ISOLATED)
+        / _mean_delay_ms(results, rate, on=False, kind=ISOLATED)
         for rate in RATES_MBPS
     }
     return {
@@ -91,10 +92,10 @@ def measure(found: Found) -> Mapping[str, float | None]:
     }
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Mean delays."""
     rows = [
-        [f"{rate} Mbit/s, {kind}", *(f"{_mean_delay_ms(found, rate, on=on, kind=kind):.0f}" for on in (False, True))]
+        [f"{rate} Mbit/s, {kind}", *(f"{_mean_delay_ms(results, rate, on=on, kind=kind):.0f}" for on in (False, True))]
         for kind in QUEUES
         for rate in RATES_MBPS
     ]
@@ -102,17 +103,17 @@ def tables(found: Found) -> Sequence[Table]:
     return [Table(title="Mean one-way delay of user 1, ms", heads=heads, rows=rows)]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Delay of user 1 over time, a panel for each of its rates; grey while user 2 is on."""
     rows = []
     for rate in RATES_MBPS:
         panel = f"user 1 at {rate} Mbit/s"
-        _, delay = _series(found, rate)
+        _, delay = _series(results, rate)
         top = float(np.nanmax(delay))
         for second, on in enumerate(_on()):
             rows.append({"panel": panel, "name": "user 2 on", "x": float(second), "y": top if on else 0.0})
             rows.append({"panel": panel, "name": "packets of user 1", "x": float(second), "y": float(delay[second])})
-    first = found.rows[0]
+    first = results.rows[0]
     caption = (
         f"One-way delay of user 1's packets, means of a second; grey: user 2 is on and receives 10 Mbit/s. Both share "
         f"{first['trace']}; packets of {PACKET_BYTES} bytes, queue {QUEUE}, {PROPAGATION_MS:g} ms of propagation "

@@ -8,7 +8,7 @@ import numpy as np
 
 from verus.lab.runner import Outcome
 from verus.lab.scenario import Run
-from verus.papers.reproduction import SIGCOMM, Array, Column, Found, Place, Reproduction, Table
+from verus.papers.reproduction import SIGCOMM, Array, Column, ColumnResults, Place, Reproduction, Table
 from verus.papers.sigcomm import predictors
 from verus.papers.sigcomm.arrivals import PACKET_BYTES, QUEUE, SENDER, received_ms
 from verus.report import figures
@@ -44,9 +44,9 @@ def keep(outcome: Outcome) -> Sequence[int]:
     return counts
 
 
-def _rate_mbps(found: Found, place: str, window_ms: int) -> Array:
-    """What arrives in each window."""
-    packets = np.asarray(found.kept(found.where(place=place).rows[0]), dtype=float)
+def _rate_mbps(results: ColumnResults, place: str, window_ms: int) -> Array:
+    """The arrival rate in each window of time."""
+    packets = np.asarray(results.kept(results.where(place=place).rows[0]), dtype=float)
     many = window_ms // LEAST_MS
     whole = len(packets) // many * many
     summed: Array = packets[:whole].reshape(-1, many).sum(axis=1)
@@ -65,28 +65,28 @@ def _predicted(series: Array) -> Mapping[str, Array]:
     }
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    variation = {window: _variation(_rate_mbps(found, "3G", window)) for window in WINDOWS_MS}
+    variation = {window: _variation(_rate_mbps(results, "3G", window)) for window in WINDOWS_MS}
     values: dict[str, float | None] = {
         "fluctuates-100ms": variation[100],
         "worse-at-20ms": variation[20] / variation[100],
     }
     for place in CHANNELS:
         for window in WINDOWS_MS:
-            series = _rate_mbps(found, place, window)
+            series = _rate_mbps(results, place, window)
             for key, predicted in _predicted(series).items():
                 values[f"{key}-{window}ms-{place.lower()}"] = predictors.error(series, predicted)["relative"]
     return values
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """The errors of every predictor, beside the trivial ones."""
     rows = []
     for place in CHANNELS:
         for window in WINDOWS_MS:
-            series = _rate_mbps(found, place, window)
-            known = {
+            series = _rate_mbps(results, place, window)
+            predictions = {
                 "always the mean": predictors.average(series),
                 "the last value": predictors.last(series),
                 **{f"linear, {windows} windows": predictors.linear(series, windows=windows) for windows in (LINE, 10)},
@@ -95,7 +95,7 @@ def tables(found: Found) -> Sequence[Table]:
                     for steps in (1, STEPS, 5, 10)
                 },
             }
-            for name, predicted in known.items():
+            for name, predicted in predictions.items():
                 wrong = predictors.error(series, predicted)
                 rows.append(
                     [f"{place}, {window} ms", name, f"{wrong['rmse']:.2f}", f"{wrong['relative']:.2f}"],
@@ -104,12 +104,12 @@ def tables(found: Found) -> Sequence[Table]:
     return [Table(title="Errors of prediction, second half of the run", heads=heads, rows=rows)]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """The rate received over 3G and both predictions, a panel for each width of window."""
     names = {"linear": "linear", "kstep": f"{STEPS}-step-ahead"}
     rows = []
     for window, drawn_ms in WINDOWS_MS.items():
-        series = _rate_mbps(found, "3G", window)
+        series = _rate_mbps(results, "3G", window)
         lines = {"received": series, **{names[key]: each for key, each in _predicted(series).items()}}
         first = len(series) // 2
         for name, values in lines.items():
@@ -122,7 +122,7 @@ def draw(found: Found) -> Sequence[Figure]:
                 }
                 for index in range(drawn_ms // window)
             ]
-    row = found.where(place="3G").rows[0]
+    row = results.where(place="3G").rows[0]
     caption = (
         f"What arrives of 10 Mbit/s (packets of {PACKET_BYTES} bytes) over {row['trace']}, and what two predictors "
         f"expected: a line through the last {LINE} windows, and the best linear combination of {ORDER} windows for the "

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from verus.lab.scenario import PAPER_QUEUE, Run
-from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Reproduction
 from verus.papers.sigcomm import learnt
 from verus.papers.sigcomm.learnt import CHANNELS, REPETITIONS, profiles
 from verus.report.figures import Figure, Spec, grid, heading, short
@@ -19,24 +19,24 @@ DURATION_S = 60.0
 GREEN, RED = "#2ca02c", "#d62728"
 
 
-def _measured(found: Found) -> Sequence[Mapping[str, Any]]:
+def _measured(results: ColumnResults) -> Sequence[Mapping[str, Any]]:
     """The runs that claims are measured on."""
-    return [row for row in found.rows if row["part"] != learnt.PAPER]
+    return [row for row in results.rows if row["part"] != learnt.PAPER]
 
 
 def runs(column: Column) -> list[Run]:
-    """What is measured, and one run in paper mode that is drawn beside it."""
+    """The measured runs, and one in paper mode that is only drawn."""
     return [
         *learnt.runs(column, duration_s=DURATION_S),
         learnt.in_paper_mode(column, duration_s=DURATION_S),
     ]
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim: the median over all snapshots."""
     rises, along, away = [], [], []
-    for row in _measured(found):
-        for one in profiles(found, row):
+    for row in _measured(results):
+        for one in profiles(results, row):
             rises.append(stats.spearmanr(one.point_window, one.point_delay_ms).statistic)
             with np.errstate(divide="ignore"):  # a curve may begin at 0, and a median takes the infinite ratio
                 along.append(one.curve_delay_ms[-1] / one.curve_delay_ms[0])
@@ -46,11 +46,11 @@ def measure(found: Found) -> Mapping[str, float | None]:
     return {claim: float(np.median(values)) for claim, values in found_values}
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Points in green and the curve in red, as in the paper: in the paper's mode and in the default one."""
     drawn = {
-        "a) Paper mode: a spline through every point": found.where(part=learnt.PAPER).rows[0],
-        "b) Default mode: a curve that rises": _measured(found)[0],
+        "a) Paper mode: a spline through every point": results.where(part=learnt.PAPER).rows[0],
+        "b) Default mode: a curve that rises": _measured(results)[0],
     }
     names = ("recorded values", "interpolated profile")
     color = colors_of("name", names, [GREEN, RED])
@@ -62,7 +62,7 @@ def draw(found: Found) -> Sequence[Figure]:
     looks = ({"type": "point", "filled": True, "size": 18, "opacity": 0.8}, {"type": "line", "strokeWidth": 2})
     panels = []
     for title, row in drawn.items():
-        last = profiles(found, row)[-1].known()
+        last = profiles(results, row)[-1].known()
         marks = ((last.point_window, last.point_delay_ms), (last.curve_window, last.curve_delay_ms))
         layers = [
             {
@@ -77,7 +77,7 @@ def draw(found: Found) -> Sequence[Figure]:
             for name, (across, upwards), mark in zip(names, marks, looks, strict=True)
         ]
         panels.append({"width": 440, "height": 300, "layer": [*layers, *heading(title)]})
-    row = found.rows[0]
+    row = results.rows[0]
     caption = (
         f"What one Verus flow (R = 2) knew after {DURATION_S:g} s over {row['trace']}: the averaged round-trip delay "
         "of packets by the window that they were sent in, and the curve as it was at the last fit, up to a second "

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from verus.lab.scenario import PAPER_QUEUE
-from verus.papers.reproduction import SIGCOMM, Array, Found, Reproduction, Table
+from verus.papers.reproduction import SIGCOMM, Array, ColumnResults, Reproduction, Table
 from verus.papers.sigcomm import learnt
 from verus.papers.sigcomm.learnt import CHANNELS, REPETITIONS, SETTLED_S, Profile, profiles
 from verus.report.figures import Figure, Spec, grid, heading, short
@@ -27,23 +27,25 @@ DRAWN = 60
 RESOLUTION_MS = 1e-3
 
 
-def _steepness(known: Sequence[Profile]) -> Array:
+def _steepness(snapshots: Sequence[Profile]) -> Array:
     """Of each curve, ms a packet: from end to end of the windows that all of them cover."""
-    low, high = max(one.curve_window[0] for one in known), min(one.curve_window[-1] for one in known)
-    return np.asarray([np.diff(one.delay_ms(np.asarray([low, high])))[0] / (high - low) for one in known])
+    low, high = max(one.curve_window[0] for one in snapshots), min(one.curve_window[-1] for one in snapshots)
+    return np.asarray([np.diff(one.delay_ms(np.asarray([low, high])))[0] / (high - low) for one in snapshots])
 
 
-def _seconds_before(found: Found, row: Mapping[str, Any], known: Sequence[Profile]) -> Mapping[str, Array]:
-    """What the channel offered, and what the flow got, in the second that ends with each snapshot."""
-    series = found.series(row)
-    second = np.asarray([round(one.time_s) - 1 for one in known])
+def _seconds_before(
+    results: ColumnResults, row: Mapping[str, Any], snapshots: Sequence[Profile]
+) -> Mapping[str, Array]:
+    """The channel's capacity and the flow's throughput in the second before each snapshot."""
+    series = results.series(row)
+    second = np.asarray([round(one.time_s) - 1 for one in snapshots])
     return {"available": series.capacity_mbps[second], "received": series.throughput_mbps[0][second]}
 
 
-def _of_run(found: Found, row: Mapping[str, Any]) -> Mapping[str, float]:
-    known = profiles(found, row)
-    steepness = _steepness(known)
-    before = _seconds_before(found, row, known)
+def _of_run(results: ColumnResults, row: Mapping[str, Any]) -> Mapping[str, float]:
+    snapshots = profiles(results, row)
+    steepness = _steepness(snapshots)
+    before = _seconds_before(results, row, snapshots)
     high, low = np.percentile(steepness, [90, 10])
     return {
         # The curve is kept in steps of 1 µs: it may be flat for all that can be told.
@@ -52,21 +54,21 @@ def _of_run(found: Found, row: Mapping[str, Any]) -> Mapping[str, float]:
     }
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim: the median over the runs; of correlations the mean."""
-    each = [_of_run(found, row) for row in found.rows]
+    each = [_of_run(results, row) for row in results.rows]
     return {
         "evolves": float(np.median([one["evolves"] for one in each])),
         "steeper-when-slower": float(np.mean([one["available"] for one in each])),
     }
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Each run by itself."""
     rows = []
-    for row in found.rows:
-        one = _of_run(found, row)
-        rows.append([f"seed {row['seed']}", *(f"{one[key]:.2f}" for key in ("evolves", "available", "received"))])
+    for row in results.rows:
+        measured = _of_run(results, row)
+        rows.append([f"seed {row['seed']}", *(f"{measured[key]:.2f}" for key in ("evolves", "available", "received"))])
     heads = ["run", "steepness, 90th over 10th", "correlation with the rate available", "with the rate received"]
     return [Table(title="Steepness of the profiles", heads=heads, rows=rows)]
 
@@ -77,17 +79,17 @@ def _region(time_s: float) -> str:
     return f"{begin:g} to {min(begin + REGION_S, DURATION_S):g} s"
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """The channel's rate over time in coloured stretches (7a); the profiles in the same colours (7b)."""
-    row = found.rows[0]
-    series = found.series(row)
+    row = results.rows[0]
+    series = results.series(row)
     rates = [
         {"region": _region(at + 0.5), "x": short(at), "end": short(at + 1), "y": short(rate)}
         for at, rate in zip(series.time_s, series.capacity_mbps, strict=True)
         if at >= SETTLED_S - 5
     ]
     curves = []
-    for one in (each.known() for each in profiles(found, row)):
+    for one in (each.known() for each in profiles(results, row)):
         step = max(1, len(one.curve_window) // DRAWN)
         curves += [
             {"region": _region(one.time_s), "curve": one.time_s, "x": short(window), "y": short(delay)}

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from verus.lab.scenario import PAPER_QUEUE
-from verus.papers.reproduction import SIGCOMM, Found, Reproduction
+from verus.papers.reproduction import SIGCOMM, ColumnResults, Reproduction
 from verus.papers.sigcomm import stationary_phones
 
 #: R is that of the figure's legend.
 SCHEMES = ("verus:ratio=6", "sprout", "cubic", "vegas")
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
     values: dict[str, float | None] = {}
     over_cubic = {}
     for place in stationary_phones.CHANNELS:
-        here, end = found.where(place=place, queue=stationary_phones.QUEUE), place.lower()
+        here, end = results.where(place=place, queue=stationary_phones.QUEUE), place.lower()
         verus, sprout, cubic, vegas = (here.where(label=label) for label in here.labels())
         delay, throughput = verus.mean("qdelay_mean_ms"), verus.mean("throughput_mbps")
         over_cubic[place] = throughput / cubic.mean("throughput_mbps")
@@ -32,11 +32,11 @@ def measure(found: Found) -> Mapping[str, float | None]:
     return {**values, "lte-more-favourable": over_cubic["LTE"] / over_cubic["3G"]}
 
 
-def sentences(found: Found) -> Sequence[str]:
-    """What the queue does to the ratio that matters most."""
+def sentences(results: ColumnResults) -> Sequence[str]:
+    """A sentence on the queue's effect on the main ratio."""
     ratios = {
         queue: " and ".join(
-            f"{_delay(found, place, queue, 'Cubic') / _delay(found, place, queue, 'Verus R=6'):.3g} on {place}"
+            f"{_delay(results, place, queue, 'Cubic') / _delay(results, place, queue, 'Verus R=6'):.3g} on {place}"
             for place in stationary_phones.CHANNELS
         )
         for queue in (stationary_phones.QUEUE, PAPER_QUEUE)
@@ -48,8 +48,8 @@ def sentences(found: Found) -> Sequence[str]:
     ]
 
 
-def _delay(found: Found, place: str, queue: str, label: str) -> float:
-    return found.where(place=place, queue=queue, label=label).mean("qdelay_mean_ms")
+def _delay(results: ColumnResults, place: str, queue: str, label: str) -> float:
+    return results.where(place=place, queue=queue, label=label).mean("qdelay_mean_ms")
 
 
 EXPERIMENT = Reproduction(

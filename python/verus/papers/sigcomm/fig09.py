@@ -6,19 +6,19 @@ import itertools
 from collections.abc import Mapping
 from functools import partial
 
-from verus.papers.reproduction import SIGCOMM, Found, Reproduction
+from verus.papers.reproduction import SIGCOMM, ColumnResults, Reproduction
 from verus.papers.sigcomm import stationary_phones
 
 RATIOS = (2, 4, 6)
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
     values: dict[str, float | None] = {}
     for place in stationary_phones.CHANNELS:
-        here = found.where(place=place, queue=stationary_phones.QUEUE)
-        verus = {ratio: here.where(label=f"Verus R={ratio}") for ratio in RATIOS}
-        sprout, end = here.where(label="Sprout"), place.lower()
+        at_place = results.where(place=place, queue=stationary_phones.QUEUE)
+        verus = {ratio: at_place.where(label=f"Verus R={ratio}") for ratio in RATIOS}
+        sprout, end = at_place.where(label="Sprout"), place.lower()
         for key, metric in (("delay", "qdelay_mean_ms"), ("throughput", "throughput_mbps")):
             for low, high in itertools.pairwise(RATIOS):
                 values[f"{key}-{low}-{high}-{end}"] = verus[high].mean(metric) / verus[low].mean(metric)

@@ -8,7 +8,7 @@ import numpy as np
 
 from verus.lab.scenario import PAPER_QUEUE, Run
 from verus.papers.claims import BUILT_IN
-from verus.papers.reproduction import SIGCOMM, Column, Found, Place, Reproduction, Table, with_interval
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Place, Reproduction, Table, with_interval
 from verus.report import figures
 from verus.report.figures import Figure
 
@@ -20,7 +20,8 @@ CHANNELS = {
     "city-hspa": Place("city-driving-3g-up", "cs244-2017/city_drive_2min"),
     "highway-hspa": Place("highway-driving-3g-up", "cs244-2017/highway_drive_2min"),
 }
-#: What the authors gave the reproduction of 2017 for this figure: the same places at 2 to 5 Mbit/s.
+#: Suffix of the recordings that the authors gave the 2017 reproduction for this figure: the same
+#: places at 2 to 5 Mbit/s.
 HSPA = "-hspa"
 TITLES = {"pedestrian": "Campus pedestrian", "city": "City driving", "highway": "Highway driving"} | {
     f"{place}{HSPA}": f"{title}, authors' file of 2017"
@@ -32,7 +33,7 @@ RARE_QUEUE = "red:min=375000,max=1125000,p=0.001"
 PAPER, RARE = "RED, 10 %", "RED, 0.1 %"
 QUEUES = {PAPER: PAPER_QUEUE, RARE: RARE_QUEUE}
 FLOWS, DURATION_S = 10, 300.0
-#: The lower R, and what it is compared with.
+#: The lower R, and the schemes compared with it.
 LOW, TCP = "Verus R=2", ("Cubic", "NewReno")
 #: A recording is the same each time; only RED draws anew.
 REPETITIONS = {True: 5, False: 2}
@@ -41,9 +42,9 @@ REPETITIONS = {True: 5, False: 2}
 def runs(column: Column) -> list[Run]:
     """Ten flows of each scheme over each pattern; with rarer drops, once, those with which the delay is compared."""
     paper = [
-        column.run(place, who, flows=FLOWS, part=PAPER, seed=seed, duration_s=DURATION_S, series=False)
+        column.run(place, scheme, flows=FLOWS, part=PAPER, seed=seed, duration_s=DURATION_S, series=False)
         for place in CHANNELS
-        for who in SCHEMES.values()
+        for scheme in SCHEMES.values()
         for seed in column.seeds(REPETITIONS[column.name == BUILT_IN])
     ]
     rare = [
@@ -54,17 +55,17 @@ def runs(column: Column) -> list[Run]:
     return paper + rare
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
     values: dict[str, float | None] = {}
-    found = found.where(part=PAPER)
+    results = results.where(part=PAPER)
     for what, key in (("throughput", "throughput_mbps"), ("delay", "qdelay_mean_ms")):
-        ratios = [_newreno_over_cubic(found.where(place=place), key) for place in CHANNELS]
+        ratios = [_newreno_over_cubic(results.where(place=place), key) for place in CHANNELS]
         values[f"newreno-like-cubic-{what}"] = max(ratios, key=lambda ratio: abs(ratio - 1))
     for place in CHANNELS:
-        here = {label: found.where(place=place, label=label) for label in SCHEMES}
-        delay = {label: one.mean("qdelay_mean_ms") for label, one in here.items()}
-        throughput = {label: one.mean("throughput_mbps") for label, one in here.items()}
+        by_label = {label: results.where(place=place, label=label) for label in SCHEMES}
+        delay = {label: one.mean("qdelay_mean_ms") for label, one in by_label.items()}
+        throughput = {label: one.mean("throughput_mbps") for label, one in by_label.items()}
         for tcp in TCP:
             values[f"delay-{tcp.lower()}-{place}"] = delay[tcp] / delay[LOW]
             values[f"throughput-{tcp.lower()}-{place}"] = throughput[LOW] / throughput[tcp]
@@ -73,49 +74,49 @@ def measure(found: Found) -> Mapping[str, float | None]:
         walk = f"pedestrian{HSPA if place.endswith(HSPA) else ''}"
         if place == walk:
             continue
-        walking = {label: found.where(place=walk, label=label) for label in (LOW, *TCP)}
+        walking = {label: results.where(place=walk, label=label) for label in (LOW, *TCP)}
         for tcp in TCP:
-            values[f"spread-{tcp.lower()}-{place}"] = spread(here[LOW]) / spread(here[tcp])
-        values[f"mobility-tcp-{place}"] = variation(here["Cubic"]) / variation(walking["Cubic"])
-        values[f"mobility-newreno-{place}"] = variation(here["NewReno"]) / variation(walking["NewReno"])
-        values[f"mobility-verus-{place}"] = variation(here[LOW])
+            values[f"spread-{tcp.lower()}-{place}"] = spread(by_label[LOW]) / spread(by_label[tcp])
+        values[f"mobility-tcp-{place}"] = variation(by_label["Cubic"]) / variation(walking["Cubic"])
+        values[f"mobility-newreno-{place}"] = variation(by_label["NewReno"]) / variation(walking["NewReno"])
+        values[f"mobility-verus-{place}"] = variation(by_label[LOW])
         if not place.endswith(HSPA):
             walked = sum(one.mean("throughput_mbps") for one in walking.values())
             values[f"average-{place}"] = sum(throughput[label] for label in walking) / walked
     return values
 
 
-def _newreno_over_cubic(found: Found, key: str) -> float:
-    return found.where(label="NewReno").mean(key) / found.where(label="Cubic").mean(key)
+def _newreno_over_cubic(results: ColumnResults, key: str) -> float:
+    return results.where(label="NewReno").mean(key) / results.where(label="Cubic").mean(key)
 
 
-def spread(found: Found) -> float:
+def spread(results: ColumnResults) -> float:
     """Standard deviation of the throughputs of a run's flows, in Mbit/s; mean over the runs."""
-    return float(np.mean([np.std(shares) for shares in _shares(found)]))
+    return float(np.mean([np.std(shares) for shares in _shares(results)]))
 
 
-def variation(found: Found) -> float:
+def variation(results: ColumnResults) -> float:
     """The same over their mean: the coefficient of variation."""
-    return float(np.mean([np.std(shares) / np.mean(shares) for shares in _shares(found)]))
+    return float(np.mean([np.std(shares) / np.mean(shares) for shares in _shares(results)]))
 
 
-def _shares(found: Found) -> list[list[float]]:
-    return [[flow["throughput_mbps"] for flow in row["per_flow"]] for row in found.rows]
+def _shares(results: ColumnResults) -> list[list[float]]:
+    return [[flow["throughput_mbps"] for flow in row["per_flow"]] for row in results.rows]
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Throughput, delay and spread of the flows."""
     rows = []
     for place in CHANNELS:
         for label in SCHEMES:
-            here = found.where(place=place, label=label, part=PAPER)
+            selected = results.where(place=place, label=label, part=PAPER)
             rows.append(
                 [
                     f"{TITLES[place]}, {label}",
-                    with_interval([total / FLOWS for total in here.values("throughput_mbps")], 2),
-                    with_interval(here.values("qdelay_mean_ms"), 1),
-                    f"{spread(here):.3f}",
-                    f"{variation(here):.1%}",
+                    with_interval([total / FLOWS for total in selected.values("throughput_mbps")], 2),
+                    with_interval(selected.values("qdelay_mean_ms"), 1),
+                    f"{spread(selected):.3f}",
+                    f"{variation(selected):.1%}",
                 ]
             )
     heads = ["", "throughput of a flow, Mbit/s", "queueing delay, ms", "spread over the flows, Mbit/s", "over the mean"]
@@ -125,25 +126,25 @@ def tables(found: Found) -> Sequence[Table]:
             title=f"Mean queueing delay over that of {LOW}, by the queue's drop probability",
             heads=["", *(f"{tcp}, {queue}" for queue in QUEUES for tcp in TCP)],
             rows=[
-                [TITLES[place], *(f"{_over_low(found, place, tcp, queue):.1f}" for queue in QUEUES for tcp in TCP)]
+                [TITLES[place], *(f"{_over_low(results, place, tcp, queue):.1f}" for queue in QUEUES for tcp in TCP)]
                 for place in CHANNELS
             ],
         ),
     ]
 
 
-def _over_low(found: Found, place: str, label: str, queue: str) -> float:
-    delay, low = (found.where(place=place, part=queue, label=each).mean("qdelay_mean_ms") for each in (label, LOW))
+def _over_low(results: ColumnResults, place: str, label: str, queue: str) -> float:
+    delay, low = (results.where(place=place, part=queue, label=each).mean("qdelay_mean_ms") for each in (label, LOW))
     return delay / low
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Throughput against delay, a panel for each pattern, a point for each flow."""
-    found = found.where(part=PAPER)
-    rows = found.points(lambda row: row["trace"])
+    results = results.where(part=PAPER)
+    rows = results.points(lambda row: row["trace"])
     caption = (
-        f"A point for each flow: ten over one link, {found.seeds_text()}, {DURATION_S:g} s each. Queue {PAPER_QUEUE}, "
-        "20 ms of propagation each way. Delay is time in the bottleneck queue. Verus in robust mode."
+        f"A point for each flow: ten over one link, {results.seeds_text()}, {DURATION_S:g} s each. Queue "
+        f"{PAPER_QUEUE}, 20 ms of propagation each way. Delay is time in the bottleneck queue. Verus in robust mode."
     )
     x, y = "mean queueing delay, ms", "throughput of a flow, Mbit/s"
     title = "Ten flows under three patterns of movement"

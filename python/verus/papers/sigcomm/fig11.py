@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from verus.lab.scenario import Run
-from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction, Table, with_interval
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Reproduction, Table, with_interval
 from verus.papers.sigcomm.wired import BIN_MS, NETEM_QUEUE
 from verus.report import figures
 from verus.report.figures import Figure
@@ -28,7 +28,7 @@ BESIDE = {
 
 
 def _conditions(scenario: str, seed: int) -> list[dict[str, float]]:
-    """What the network is in each step of a repetition, the same for every sender."""
+    """The network's parameters in each step of a repetition, the same for every sender."""
     draws = np.random.default_rng([1 + list(SCENARIOS).index(scenario), seed])
     steps = int(DURATION_S / STEP_S)
     rates, delays, losses = (
@@ -50,7 +50,7 @@ def runs(column: Column) -> list[Run]:
             planned += [
                 column.run(
                     f"rate:{first['rate_mbps']:g}",
-                    who,
+                    scheme,
                     label=label,
                     part=scenario,
                     seed=seed,
@@ -61,55 +61,55 @@ def runs(column: Column) -> list[Run]:
                     bin_ms=BIN_MS,
                     changes=changes,
                 )
-                for label, who in {**SENDERS, **BESIDE}.items()
+                for label, scheme in {**SENDERS, **BESIDE}.items()
             ]
     return planned
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
     means = {
-        scenario: {label: found.where(part=scenario, label=label).mean("throughput_mbps") for label in SENDERS}
+        scenario: {label: results.where(part=scenario, label=label).mean("throughput_mbps") for label in SENDERS}
         for scenario in SCENARIOS
     }
     values: dict[str, float | None] = {
         f"above-{label.lower()}-1": means["I"]["Verus"] / means["I"][label] for label in SENDERS if label != "Verus"
     }
-    sprout = found.where(part="I", label="Sprout")
-    values["sprout-cap"] = max(float(np.nanmax(found.series(row).throughput_mbps)) for row in sprout.rows)
+    sprout = results.where(part="I", label="Sprout")
+    values["sprout-cap"] = max(float(np.nanmax(results.series(row).throughput_mbps)) for row in sprout.rows)
     values["above-sprout-2"] = means["II"]["Verus"] / means["II"]["Sprout"]
-    verus, sprout = (found.where(part="II", label=label) for label in ("Verus", "Sprout"))
+    verus, sprout = (results.where(part="II", label=label) for label in ("Verus", "Sprout"))
     values["up-to-30-percent"] = max(
         ours["throughput_mbps"] / theirs["throughput_mbps"]
         for ours, theirs in zip(verus.rows, sprout.rows, strict=True)
     )
-    values["sprout-better-2"] = _of_capacity(found, "II", "Sprout") / _of_capacity(found, "I", "Sprout")
+    values["sprout-better-2"] = _of_capacity(results, "II", "Sprout") / _of_capacity(results, "I", "Sprout")
     return values
 
 
-def _of_capacity(found: Found, scenario: str, label: str) -> float:
-    return found.where(part=scenario, label=label).mean("utilization")
+def _of_capacity(results: ColumnResults, scenario: str, label: str) -> float:
+    return results.where(part=scenario, label=label).mean("utilization")
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Throughput and delay, with 95 % confidence intervals over the repetitions."""
     rows = []
-    for label in found.labels():
+    for label in results.labels():
         cells = []
         for scenario in SCENARIOS:
-            here = found.where(part=scenario, label=label)
-            cells.append(with_interval(here.values("throughput_mbps"), 2))
-            cells.append(with_interval(here.values("qdelay_mean_ms"), 0))
+            selected = results.where(part=scenario, label=label)
+            cells.append(with_interval(selected.values("throughput_mbps"), 2))
+            cells.append(with_interval(selected.values("qdelay_mean_ms"), 0))
         rows.append([label, *cells])
     heads = [f"{scenario}: {what}" for scenario in SCENARIOS for what in ("throughput, Mbit/s", "queueing delay, ms")]
     return [Table(title="Means over the repetitions", heads=["", *heads], rows=rows)]
 
 
-def _rows(found: Found, labels: Sequence[str], quantity: str) -> list[dict[str, Any]]:
+def _rows(results: ColumnResults, labels: Sequence[str], quantity: str) -> list[dict[str, Any]]:
     """One quantity of each sender's first repetition, over time."""
     rows = []
     for label in labels:
-        series = found.series(found.where(label=label).rows[0])
+        series = results.series(results.where(label=label).rows[0])
         values = getattr(series, quantity)[0]
         rows += [
             {"name": label, "x": float(time), "y": float(value)}
@@ -119,28 +119,28 @@ def _rows(found: Found, labels: Sequence[str], quantity: str) -> list[dict[str, 
     return rows
 
 
-def _capacity(found: Found) -> list[dict[str, Any]]:
-    series = found.series(found.rows[0])
+def _capacity(results: ColumnResults) -> list[dict[str, Any]]:
+    series = results.series(results.rows[0])
     return [
         {"name": "capacity", "x": float(time), "y": float(value)}
         for time, value in zip(series.time_s, series.capacity_mbps, strict=True)
     ]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Throughput over the capacity, of all senders in I and of Verus and Sprout in II; there also delay."""
 
     def figure(scenario: str, labels: Sequence[str], quantity: str, title: str, y: str) -> Figure:
-        here = found.where(part=scenario)
+        selected = results.where(part=scenario)
         low, high = SCENARIOS[scenario]
         shaded = quantity == "throughput_mbps"
         caption = (
-            f"The first of the repetitions (seed {here.rows[0]['seed']}), bins of 1 s"
+            f"The first of the repetitions (seed {selected.rows[0]['seed']}), bins of 1 s"
             f"{', grey: capacity' if shaded else ''}. One flow at a time over the same network: {low:g} to {high:g} "
             f"Mbit/s, round trip {RTT_MS[0]:g} to {RTT_MS[1]:g} ms, loss 0 to 1 %, all drawn anew every {STEP_S:g} s; "
             f"drop-tail queue of 1000 packets, {DURATION_S:g} s. Verus R = 2 in robust mode."
         )
-        rows = [*(_capacity(here) if shaded else ()), *_rows(here, labels, quantity)]
+        rows = [*(_capacity(selected) if shaded else ()), *_rows(selected, labels, quantity)]
         name = "fig11-scenario-" + scenario.lower() + ("" if shaded else "-delay")
         return figures.lines(rows, name=name, title=title, caption=caption, x="time, s", y=y, shade="capacity")
 

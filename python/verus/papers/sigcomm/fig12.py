@@ -9,7 +9,7 @@ import numpy as np
 
 from verus import _verus
 from verus.lab.scenario import Run
-from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction, Table
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Reproduction, Table
 from verus.papers.sigcomm.wired import BIN_MS, NETEM_QUEUE, shares, timeline
 from verus.report.figures import Figure
 
@@ -19,7 +19,7 @@ FAIR, FAIR_FOR_S = 0.9, 5.0
 PHASES = 2 * FLOWS - 1
 DURATION_S = PHASES * STEP_S
 
-#: Who leaves first; the claims are checked with the first.
+#: Orders in which flows leave; the claims are checked with the first order.
 OLDEST, NEWEST = "the oldest leaves first", "the newest leaves first"
 #: As we ship it; for the table, without its bounds from the delivery rate, and as the authors released it.
 CHECKED = "robust"
@@ -53,7 +53,7 @@ def runs(column: Column) -> list[Run]:
     ]
 
 
-def _indices(found: Found, row: Mapping[str, Any]) -> list[float]:
+def _indices(results: ColumnResults, row: Mapping[str, Any]) -> list[float]:
     """Jain's index of the flows that are on, over the last 20 s of each phase."""
     indices = []
     for phase in range(PHASES):
@@ -63,11 +63,11 @@ def _indices(found: Found, row: Mapping[str, Any]) -> list[float]:
             for number, flow in enumerate(_flows(row["part"]))
             if flow["start_s"] <= start and flow["stop_s"] >= stop
         ]
-        indices.append(_verus.jain(shares(found, row, stop - MEASURED_S, stop)[present]) or 0.0)
+        indices.append(_verus.jain(shares(results, row, stop - MEASURED_S, stop)[present]) or 0.0)
     return indices
 
 
-def _settling_s(found: Found, row: Mapping[str, Any], phases: range) -> float:
+def _settling_s(results: ColumnResults, row: Mapping[str, Any], phases: range) -> float:
     """How long it takes, at the most, until the flows that are on have an index of 0.9 over five seconds."""
     longest = 0.0
     for phase in phases:
@@ -80,36 +80,36 @@ def _settling_s(found: Found, row: Mapping[str, Any], phases: range) -> float:
         fair = (
             second
             for second in np.arange(0.0, STEP_S - FAIR_FOR_S + 1)
-            if (_verus.jain(shares(found, row, start + second, start + second + FAIR_FOR_S)[present]) or 0.0) >= FAIR
+            if (_verus.jain(shares(results, row, start + second, start + second + FAIR_FOR_S)[present]) or 0.0) >= FAIR
         )
         longest = max(longest, float(next(fair, STEP_S)))
     return longest
 
 
-def _checked(found: Found) -> Mapping[str, Any]:
-    (row,) = found.where(label=CHECKED, part=OLDEST).rows
+def _checked(results: ColumnResults) -> Mapping[str, Any]:
+    (row,) = results.where(label=CHECKED, part=OLDEST).rows
     return row
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    row = _checked(found)
-    indices = _indices(found, row)
+    row = _checked(results)
+    indices = _indices(results, row)
     return {
-        "fills": float(shares(found, row, 0, STEP_S)[0]) / RATE_MBPS,
+        "fills": float(shares(results, row, 0, STEP_S)[0]) / RATE_MBPS,
         "fair-arrivals": min(indices[:FLOWS]),
         "fair-departures": min(indices[FLOWS:]),
-        "quick-arrivals": _settling_s(found, row, range(1, FLOWS)),
+        "quick-arrivals": _settling_s(results, row, range(1, FLOWS)),
     }
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Jain's index of every phase, for each mode; a table for each order."""
     counts = [*range(1, FLOWS + 1), *range(FLOWS - 1, 0, -1)]
     made = []
     for order in (OLDEST, NEWEST):
-        here = found.where(part=order)
-        indices = [_indices(found, row) for row in here.rows]
+        in_order = results.where(part=order)
+        indices = [_indices(results, row) for row in in_order.rows]
         rows = [
             [
                 f"{phase * STEP_S:.0f} to {(phase + 1) * STEP_S:.0f} s",
@@ -119,27 +119,27 @@ def tables(found: Found) -> Sequence[Table]:
             for phase, count in enumerate(counts)
         ]
         title = f"Jain's index over the last {MEASURED_S:.0f} s of each phase: {order}"
-        made.append(Table(title=title, heads=["", "flows", *here.labels()], rows=rows))
+        made.append(Table(title=title, heads=["", "flows", *in_order.labels()], rows=rows))
     return made
 
 
-def sentences(found: Found) -> Sequence[str]:
-    """What the claims do not say: the other order of leaving."""
-    (row,) = found.where(label=CHECKED, part=NEWEST).rows
-    least = min(_indices(found, row)[FLOWS:])
-    return [f"If {NEWEST.replace('leaves', 'left')}, the least index over the departures would be {least:.2f}."]
+def sentences(results: ColumnResults) -> Sequence[str]:
+    """A sentence on the other order of leaving, about which there is no claim."""
+    (row,) = results.where(label=CHECKED, part=NEWEST).rows
+    least_index = min(_indices(results, row)[FLOWS:])
+    return [f"If {NEWEST.replace('leaves', 'left')}, the least index over the departures would be {least_index:.2f}."]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Throughput of each flow over time."""
-    row = _checked(found)
+    row = _checked(results)
     caption = (
         f"Each flow's throughput in bins of 1 s. {RATE_MBPS:g} Mbit/s, 20 ms of propagation each way, drop-tail "
         f"queue of 1000 packets, seed {row['seed']}, {DURATION_S:.0f} s; one more flow every {STEP_S:.0f} s, then one "
         "fewer, the oldest first. Verus R = 2 in robust mode."
     )
     names = [f"flow {number}" for number in range(1, FLOWS + 1)]
-    return [timeline(found, row, names, name="fig12", title="Eight Verus flows come and go", caption=caption)]
+    return [timeline(results, row, names, name="fig12", title="Eight Verus flows come and go", caption=caption)]
 
 
 EXPERIMENT = Reproduction(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from verus.lab.scenario import Run
-from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction, Table
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Reproduction, Table
 from verus.papers.sigcomm.wired import (
     BIN_MS,
     NETEM_QUEUE,
@@ -30,7 +30,8 @@ RTTS_MS = (20, 50, 100)
 DURATION_S, SETTLED_S = 120.0, 20.0
 #: Which cell of the map the claims are checked on: the paper's R, and one bandwidth-delay product.
 RATIO, BUFFER = 2, 1.0
-#: What is repeated beside: the largest R, with which by Eq. 4 no flow has to back off, and netem's own buffer.
+#: Other repeated settings: the largest R, with which by Eq. 4 no flow has to back off, and netem's
+#: default buffer.
 BESIDE = {"R = 6": (6, f"droptail:bytes={PRODUCT_BYTES}"), "R = 2, 1000 packets": (2, NETEM_QUEUE)}
 NAMES = [f"round trip {rtt} ms" for rtt in RTTS_MS]
 
@@ -55,39 +56,39 @@ def runs(column: Column) -> list[Run]:
     return [*sweep(column, flows, checked=(RATIO, BUFFER), duration_s=DURATION_S), *(() if column.mode else beside)]
 
 
-def _spread(found: Found, row: Mapping[str, Any]) -> float:
-    got = shares(found, row, SETTLED_S)
+def _spread(results: ColumnResults, row: Mapping[str, Any]) -> float:
+    got = shares(results, row, SETTLED_S)
     return float(got.max() / got.min())
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    least = median(found, lambda row: float(shares(found, row, SETTLED_S).min()))
+    least_share = median(results, lambda row: float(shares(results, row, SETTLED_S).min()))
     return {
-        "shares": median(found, lambda row: _spread(found, row)),
-        "no-starvation": least * len(RTTS_MS) / RATE_MBPS,
+        "shares": median(results, lambda row: _spread(results, row)),
+        "no-starvation": least_share * len(RTTS_MS) / RATE_MBPS,
     }
 
 
-def tables(found: Found) -> Sequence[Table]:
-    """What the repetitions of the checked setting have, and what makes the difference."""
+def tables(results: ColumnResults) -> Sequence[Table]:
+    """Repetitions of the checked setting, and the decisions that may explain their result."""
     rows = []
     for part in BESIDE:
-        spreads = [_spread(found, row) for row in found.where(part=part).rows]
+        spreads = [_spread(results, row) for row in results.where(part=part).rows]
         rows.append([part, f"{np.median(spreads):.2f}", f"{min(spreads):.2f} to {max(spreads):.2f}"])
     return [
-        *decisions(found, NAMES, SETTLED_S, ("largest / smallest", lambda one: _spread(found, one))),
+        *decisions(results, NAMES, SETTLED_S, ("largest / smallest", lambda one: _spread(results, one))),
         Table(title="Largest over smallest, five seeds", heads=["", "median", "least to most"], rows=rows),
     ]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Throughput of each flow over time in the checked setting; the largest share over the smallest in all."""
-    row = cell(found, ratio=RATIO, buffer=BUFFER)
+    row = cell(results, ratio=RATIO, buffer=BUFFER)
     link = f"{RATE_MBPS:g} Mbit/s, drop-tail, seed {row['seed']}, {DURATION_S:g} s. Verus in robust mode."
     return [
         timeline(
-            found,
+            results,
             row,
             NAMES,
             name="fig13",
@@ -95,8 +96,8 @@ def draw(found: Found) -> Sequence[Figure]:
             caption=f"Each flow's throughput in bins of 1 s; R = {RATIO}, a buffer of 375,000 bytes. {link}",
         ),
         chart(
-            found,
-            lambda one: _spread(found, one),
+            results,
+            lambda one: _spread(results, one),
             name="fig13-map",
             title="By R and buffer: the largest throughput over the smallest",
             caption=f"Mean throughput of the three flows after the first {SETTLED_S:g} s; 1 is an equal share. {link}",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verus.lab.scenario import Run
-from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction, Table
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Reproduction, Table
 from verus.papers.sigcomm.wired import RATE_MBPS, cell, chart, decisions, median, shares, sweep, timeline
 from verus.report.figures import Figure
 
@@ -27,32 +27,32 @@ def runs(column: Column) -> list[Run]:
     return sweep(column, flows, checked=(RATIO, BUFFER), duration_s=DURATION_S, delay_ms=DELAY_MS)
 
 
-def _ratio(found: Found, row: Mapping[str, Any]) -> float:
+def _ratio(results: ColumnResults, row: Mapping[str, Any]) -> float:
     """Verus's throughput over Cubic's once all are on."""
-    got = shares(found, row, ALL_ON_S)
+    got = shares(results, row, ALL_ON_S)
     return float(got[:EACH].sum() / got[EACH:].sum())
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    return {"shares": median(found, lambda row: _ratio(found, row))}
+    return {"shares": median(results, lambda row: _ratio(results, row))}
 
 
-def tables(found: Found) -> Sequence[Table]:
-    """What the repetitions of the checked setting have, and what makes the difference."""
-    return decisions(found, NAMES, ALL_ON_S, ("Verus / Cubic", lambda one: _ratio(found, one)))
+def tables(results: ColumnResults) -> Sequence[Table]:
+    """Repetitions of the checked setting, and the decisions that may explain their result."""
+    return decisions(results, NAMES, ALL_ON_S, ("Verus / Cubic", lambda one: _ratio(results, one)))
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Throughput of each flow over time in the checked setting; Verus over Cubic in all."""
-    row = cell(found, ratio=RATIO, buffer=BUFFER)
+    row = cell(results, ratio=RATIO, buffer=BUFFER)
     link = (
         f"{RATE_MBPS:g} Mbit/s, {DELAY_MS:g} ms of propagation each way, drop-tail, seed {row['seed']}, "
         f"{DURATION_S:g} s. Verus in robust mode."
     )
     return [
         timeline(
-            found,
+            results,
             row,
             NAMES,
             name="fig14",
@@ -63,8 +63,8 @@ def draw(found: Found) -> Sequence[Figure]:
             ),
         ),
         chart(
-            found,
-            lambda one: _ratio(found, one),
+            results,
+            lambda one: _ratio(results, one),
             name="fig14-map",
             title="By R and buffer: Verus's throughput over Cubic's",
             caption=(

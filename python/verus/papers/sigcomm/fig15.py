@@ -6,54 +6,55 @@ from collections.abc import Mapping, Sequence
 
 from verus.lab.scenario import PAPER_QUEUE, Run
 from verus.papers.claims import BUILT_IN
-from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction, Table, interval
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Reproduction, Table, interval
 from verus.papers.sigcomm import five_scenarios
 from verus.report import figures
 from verus.report.figures import Figure
 
 UPDATED, FROZEN = "updated each second", "first profile kept"
 FLOWS, DURATION_S = 10, 300.0
-#: On built-in channels in robust mode; what stands beside is run once.
+#: Repetitions on built-in channels in robust mode; other runs are not repeated.
 REPETITIONS = 5
-#: What is plotted.
+#: Definition of the plotted quantity.
 POWER = "Power is throughput over the sum of mean queueing delay and base round-trip time."
 #: Longer than any run: the profile is fitted when slow start ends, and never again.
 NEVER = "update_interval_ms=3600000"
-#: Checked is the default mode; `paper` stands beside, whose curve nothing but the profile's points bounds.
+#: The default mode is checked. `paper` is for comparison: only the profile's points bound its
+#: curve.
 MODES = {"robust": "verus:ratio=2", "paper": "verus:mode=paper,ratio=2"}
 
 
 def runs(column: Column) -> list[Run]:
     """Each mode over each channel, updated and frozen."""
     return [
-        column.run(place, who, flows=FLOWS, label=label, part=mode, seed=seed, duration_s=DURATION_S, series=False)
+        column.run(place, scheme, flows=FLOWS, label=label, part=mode, seed=seed, duration_s=DURATION_S, series=False)
         for place in five_scenarios.CHANNELS
         for mode, text in MODES.items()
-        for label, who in ((UPDATED, text), (FROZEN, f"{text},{NEVER}"))
+        for label, scheme in ((UPDATED, text), (FROZEN, f"{text},{NEVER}"))
         for seed in column.seeds(REPETITIONS if mode == "robust" and column.name == BUILT_IN else 1)
     ]
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    return {f"power-{place}": _gain(found.where(place=place, part="robust")) for place in five_scenarios.CHANNELS}
+    return {f"power-{place}": _gain(results.where(place=place, part="robust")) for place in five_scenarios.CHANNELS}
 
 
-def _gain(found: Found) -> float:
-    return found.where(label=UPDATED).mean("power") / found.where(label=FROZEN).mean("power")
+def _gain(results: ColumnResults) -> float:
+    return results.where(label=UPDATED).mean("power") / results.where(label=FROZEN).mean("power")
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Throughput, delay and power, updated and frozen, in both modes."""
     rows = []
     for mode in MODES:
         for place in five_scenarios.CHANNELS:
-            here = found.where(place=place, part=mode)
+            selected = results.where(place=place, part=mode)
             cells = [f"{place}, {mode}"]
             for key, digits in (("throughput_mbps", 2), ("qdelay_mean_ms", 0), ("power", 0)):
                 for label in (UPDATED, FROZEN):
-                    cells.append(f"{interval(here.where(label=label).values(key))[0]:.{digits}f}")
-            rows.append([*cells, f"{_gain(here):.2f}"])
+                    cells.append(f"{interval(selected.where(label=label).values(key))[0]:.{digits}f}")
+            rows.append([*cells, f"{_gain(selected):.2f}"])
     heads = [""]
     heads += [
         f"{what}, {how}" for what in ("Mbit/s", "delay in ms", "power in Mbit/s²") for how in ("updated", "frozen")
@@ -61,7 +62,7 @@ def tables(found: Found) -> Sequence[Table]:
     return [Table(title="Ten flows together: means over the runs", heads=[*heads, "power, ratio"], rows=rows)]
 
 
-def sentences(found: Found) -> Sequence[str]:
+def sentences(results: ColumnResults) -> Sequence[str]:
     """How far runs differ: a mean may come from a few of them."""
     words = []
     for mode in MODES:
@@ -69,8 +70,8 @@ def sentences(found: Found) -> Sequence[str]:
             updated["power"] / frozen["power"]
             for place in five_scenarios.CHANNELS
             for updated, frozen in zip(
-                found.where(place=place, part=mode, label=UPDATED).rows,
-                found.where(place=place, part=mode, label=FROZEN).rows,
+                results.where(place=place, part=mode, label=UPDATED).rows,
+                results.where(place=place, part=mode, label=FROZEN).rows,
                 strict=True,
             )
         ]
@@ -82,16 +83,16 @@ def sentences(found: Found) -> Sequence[str]:
     ]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Throughput against delay of each flow, a panel for each channel; and the power of both."""
-    robust = found.where(part="robust")
+    robust = results.where(part="robust")
     points = robust.points(lambda row: row["trace"])
     bars = [
         {
             "panel": f"Verus in {mode} mode",
             "group": place,
             "name": label,
-            "y": found.where(place=place, part=mode, label=label).mean("power"),
+            "y": results.where(place=place, part=mode, label=label).mean("power"),
         }
         for mode in MODES
         for place in five_scenarios.CHANNELS

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from verus.papers.reproduction import Place
 
-#: The first five of the seven that section 5.3 lists. Three recordings are the authors' own; they published none of
-#: the stationary ones, for which one of an LTE phone at home and one in a taxi, standing much of the time, stand.
+#: The first five of the seven scenarios that section 5.3 lists. Three recordings are the authors'.
+#: They did not publish the stationary ones; we use an LTE phone at home and one in a taxi that
+#: often stands.
 CHANNELS = {
     "campus-stationary": Place("campus-stationary-lte-down", "nyc-2019/trace-3093662-home3"),
     "campus-pedestrian": Place("campus-pedestrian-lte-down", "verus-2015/campus-pedestrian.down"),
@@ -14,7 +15,7 @@ CHANNELS = {
     "highway-driving": Place("highway-driving-lte-down", "verus-2015/highway-driving.down"),
 }
 
-#: What is said of them in a set-up.
+#: Description of the scenarios, for a set-up.
 WORDS = (
     "The paper does not name its five traces; here they are the first five of the seven scenarios that section 5.3 "
     "lists, downlink, at the rates of LTE. Of the recordings three are the authors' own; they published no stationary "

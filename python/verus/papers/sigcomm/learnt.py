@@ -13,7 +13,7 @@ import numpy as np
 
 from verus.lab.scenario import Run
 from verus.papers.claims import BUILT_IN
-from verus.papers.reproduction import Array, Column, Found, Place
+from verus.papers.reproduction import Array, Column, ColumnResults, Place
 
 #: The paper does not name the channel of either figure: the authors' own recording of a city downlink.
 CHANNELS = {"downlink": Place("city-driving-lte-down", "verus-2015/city-driving.down")}
@@ -25,7 +25,7 @@ SETTLED_S = 10.0
 REPETITIONS = 5
 
 
-#: The part of what is drawn and not measured: the paper's own curve, an interpolation.
+#: Part of the run that is drawn but not measured: the paper's own curve, an interpolation.
 PAPER = "paper mode"
 
 
@@ -39,8 +39,8 @@ def runs(column: Column, *, duration_s: float) -> list[Run]:
 
 def in_paper_mode(column: Column, *, duration_s: float) -> Run:
     """One flow in paper mode."""
-    who = "verus:mode=paper,ratio=2"
-    return column.run("downlink", who, part=PAPER, duration_s=duration_s, bin_ms=1000)
+    scheme = "verus:mode=paper,ratio=2"
+    return column.run("downlink", scheme, part=PAPER, duration_s=duration_s, bin_ms=1000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +72,9 @@ class Profile:
         return np.asarray(np.interp(window, self.curve_window, self.curve_delay_ms))
 
 
-def profiles(found: Found, row: Mapping[str, Any]) -> list[Profile]:
+def profiles(results: ColumnResults, row: Mapping[str, Any]) -> list[Profile]:
     """The snapshots of one run after slow start."""
-    table = found.results.profile
+    table = results.results.profile
     part = table.filter(table.column("run").to_numpy() == row["run"])
     time, window, delay = (part.column(name).to_numpy() for name in ("time_s", "window_packets", "delay_ms"))
     is_point = np.asarray(part.column("kind").to_pylist()) == "point"

@@ -1,7 +1,7 @@
 """Simple predictors of a rate from its own past: those that fail in Fig. 4, and the trivial ones beside them.
 
 Each takes a series and returns a prediction for every value of it, not-a-number where there is too
-little past. What has to be fitted is fitted to the first half; errors are judged on the second.
+little past. Predictors are fitted to the first half; errors are judged on the second.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def autoregressive(series: Array, *, order: int, steps: int) -> Array:
     The weights are those of least error in the first half.
     """
     past = np.lib.stride_tricks.sliding_window_view(series, order)[:-steps]
-    known = np.column_stack([past, np.ones(len(past))])
+    regressors = np.column_stack([past, np.ones(len(past))])
     target = series[order + steps - 1 :]
     fitted = len(series) // 2 - (order + steps - 1)
     # The normal equations: a system as small as the order, whatever the length of the series.
-    begun = known[:fitted]
+    begun = regressors[:fitted]
     weights, *_ = np.linalg.lstsq(begun.T @ begun, begun.T @ target[:fitted], rcond=None)
-    return np.concatenate([np.full(order + steps - 1, np.nan), np.maximum(known @ weights, 0.0)])
+    return np.concatenate([np.full(order + steps - 1, np.nan), np.maximum(regressors @ weights, 0.0)])
 
 
 def error(series: Array, predicted: Array) -> Mapping[str, float]:
     """Root mean square error over the second half, and the same over the standard deviation there."""
-    half = slice(len(series) // 2, None)
-    rmse = float(np.sqrt(np.mean((series[half] - predicted[half]) ** 2)))
-    return {"rmse": rmse, "relative": rmse / float(series[half].std())}
+    second_half = slice(len(series) // 2, None)
+    rmse = float(np.sqrt(np.mean((series[second_half] - predicted[second_half]) ** 2)))
+    return {"rmse": rmse, "relative": rmse / float(series[second_half].std())}

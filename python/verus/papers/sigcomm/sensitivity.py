@@ -9,7 +9,7 @@ import numpy as np
 
 from verus.lab.scenario import PAPER_QUEUE, Run
 from verus.papers.claims import RECORDINGS
-from verus.papers.reproduction import SIGCOMM, Column, Found, Place, Reproduction, Table
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Place, Reproduction, Table
 from verus.report import figures
 from verus.report.figures import Figure
 
@@ -93,31 +93,31 @@ def _places(column: Column) -> list[str]:
     return [place for place, channel in CHANNELS.items() if channel.recording or column.name != RECORDINGS]
 
 
-def _share(found: Found, setting: str) -> float:
-    """What Verus gets beside Cubic, of what both get; the mean over the channels."""
-    rows = found.where(part=f"{BESIDE_CUBIC}{setting}").rows
+def _share(results: ColumnResults, setting: str) -> float:
+    """Verus's share of the throughput of both beside Cubic; the mean over the channels."""
+    rows = results.where(part=f"{BESIDE_CUBIC}{setting}").rows
     got = [[flow["throughput_mbps"] for flow in row["per_flow"]] for row in rows]
     return float(np.mean([verus / (verus + cubic) for verus, cubic in got]))
 
 
-def _power(found: Found, study: str) -> Mapping[str, float]:
+def _power(results: ColumnResults, study: str) -> Mapping[str, float]:
     """The power of each setting, over that of the best setting of the study: the mean over the channels."""
     relative: dict[str, list[float]] = {setting: [] for setting in STUDIES[study]}
-    for place in found.places():
-        here = found.where(place=place)
-        power = {setting: here.where(part=setting).mean("power") for setting in STUDIES[study]}
+    for place in results.places():
+        at_place = results.where(place=place)
+        power = {setting: at_place.where(part=setting).mean("power") for setting in STUDIES[study]}
         best = max(power.values())
         for setting, value in power.items():
             relative[setting].append(value / best)
     return {setting: float(np.mean(values)) for setting, values in relative.items()}
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    epoch, update, deltas = (_power(found, study) for study in STUDIES)
+    epoch, update, deltas = (_power(results, study) for study in STUDIES)
     inside = [deltas[_deltas(pair)] for pair in GRID if 1 <= pair[0] <= pair[1] <= 2]
     outside = [deltas[_deltas(pair)] for pair in GRID if not 1 <= pair[0] <= pair[1] <= 2]
-    strong, weak = (found.where(part=_deltas((1, delta))).mean("qdelay_p95_ms") for delta in (8, 1))
+    strong, weak = (results.where(part=_deltas((1, delta))).mean("qdelay_p95_ms") for delta in (8, 1))
     return {
         "epoch-5ms": epoch[_epoch(5)] / max(epoch.values()),
         "epoch-longer": epoch[_epoch(50)] / epoch[_epoch(5)],
@@ -129,19 +129,19 @@ def measure(found: Found) -> Mapping[str, float | None]:
         "deltas-default": deltas[_deltas((1, 2))] / max(deltas.values()),
         "deltas-range": max(inside) / max(outside),
         "deltas-stronger": strong / weak,
-        "deltas-company": _share(found, STRONG) / _share(found, WEAK),
+        "deltas-company": _share(results, STRONG) / _share(results, WEAK),
     }
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Throughput, delay and power of each setting of the epoch and of the update interval."""
     rows = []
     for study, values, unit in (("epoch", EPOCHS_MS, "ms"), ("update", UPDATES_S, "s")):
-        power = _power(found, study)
+        power = _power(results, study)
         for setting, value in zip(STUDIES[study], values, strict=True):
-            here = found.where(part=setting)
+            selected = results.where(part=setting)
             metrics = ("throughput_mbps", "qdelay_mean_ms", "qdelay_p95_ms")
-            throughput, delay, high = (float(np.median(here.values(metric))) for metric in metrics)
+            throughput, delay, high = (float(np.median(selected.values(metric))) for metric in metrics)
             rows.append(
                 [
                     f"{study} {value:g} {unit}",
@@ -149,19 +149,19 @@ def tables(found: Found) -> Sequence[Table]:
                     f"{delay:.0f}",
                     f"{high:.0f}",
                     f"{power[setting]:.3f}",
-                    f"{here.mean('jain'):.3f}",
+                    f"{selected.mean('jain'):.3f}",
                 ]
             )
     heads = ["", "throughput, Mbit/s", "mean delay, ms", "95 %, ms", "relative power", "Jain's index"]
     return [Table(title="Medians over the channels; relative power and Jain's index: means", heads=heads, rows=rows)]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Power over each of the intervals, and over both deltas."""
     common = (
         f"Relative power: throughput over mean queueing delay, over that of the best setting on the channel, mean of "
-        f"{len(found.places())} channels. {FLOWS} Verus flows (R = 2, robust mode), {DURATION_S:g} s, queue "
-        f"{PAPER_QUEUE}, 20 ms of propagation each way, seed {found.rows[0]['seed']}."
+        f"{len(results.places())} channels. {FLOWS} Verus flows (R = 2, robust mode), {DURATION_S:g} s, queue "
+        f"{PAPER_QUEUE}, 20 ms of propagation each way, seed {results.rows[0]['seed']}."
     )
     studies: tuple[tuple[str, str, str, Sequence[float], Callable[[float], str]], ...] = (
         ("epoch", "Epoch", "epoch, ms", EPOCHS_MS, _epoch),
@@ -169,7 +169,7 @@ def draw(found: Found) -> Sequence[Figure]:
     )
     drawn = []
     for study, title, x, values, setting in studies:
-        power = _power(found, study)
+        power = _power(results, study)
         rows = [{"name": "Verus", "x": float(value), "y": power[setting(value)]} for value in values]
         drawn.append(
             figures.lines(
@@ -184,7 +184,7 @@ def draw(found: Found) -> Sequence[Figure]:
                 size=(460, 220),
             )
         )
-    power = _power(found, "deltas")
+    power = _power(results, "deltas")
     cells = [{"x": f"{up:g}", "y": f"{down:g}", "value": power[_deltas((down, up))]} for down, up in GRID]
     drawn.append(
         figures.heat(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from verus.lab.scenario import PAPER_QUEUE, Run
-from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction, Table, interval, with_interval
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Reproduction, Table, interval, with_interval
 from verus.papers.sigcomm import five_scenarios
 from verus.report import figures
 from verus.report.figures import Figure
@@ -21,16 +21,16 @@ SCHEMES = {
     "Cubic from one packet": f"cubic:{FIRST_ONE}",
     "Cubic": "cubic",
 }
-#: A file begins each ten seconds, so that seldom two are under way; the last has twenty.
+#: A file begins every ten seconds, so that two rarely overlap; the last has twenty seconds.
 FILES, EVERY_S, DURATION_S = 29, 10.0, 300.0
 
 
 def runs(column: Column) -> list[Run]:
-    """Files of each size (the run's `part`) over each channel, at the same instants whoever sends them."""
+    """Files of each size (the run's `part`) over each channel, at the same times for each sender."""
     return [
         column.run(
             place,
-            who,
+            scheme,
             flows=[{"bytes": size, "start_s": EVERY_S * number} for number in range(FILES)],
             label=label,
             part=part,
@@ -40,57 +40,57 @@ def runs(column: Column) -> list[Run]:
         )
         for place in five_scenarios.CHANNELS
         for part, size in SIZES.items()
-        for label, who in SCHEMES.items()
+        for label, scheme in SCHEMES.items()
         for seed in column.seeds(1)
     ]
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
     values: dict[str, float | None] = {
-        f"slow-start-{part.replace(' ', '').lower()}": _over(found, part, "NewReno from one packet")
+        f"slow-start-{part.replace(' ', '').lower()}": _over(results, part, "NewReno from one packet")
         for part in list(SIZES)[:3]
     }
-    delivered = found.where(label="Verus")
+    delivered = results.where(label="Verus")
     values["complete"] = sum(delivered.values("completions")) / (FILES * len(delivered.rows))
-    values["after-slow-start"] = _over(found, "2 MB", "Cubic")
+    values["after-slow-start"] = _over(results, "2 MB", "Cubic")
     return values
 
 
-def _over(found: Found, part: str, other: str) -> float:
-    verus, beside = (np.mean(_times(found.where(part=part, label=label))) for label in ("Verus", other))
+def _over(results: ColumnResults, part: str, other: str) -> float:
+    verus, beside = (np.mean(_times(results.where(part=part, label=label))) for label in ("Verus", other))
     return float(verus / beside)
 
 
-def _times(found: Found) -> list[float]:
+def _times(results: ColumnResults) -> list[float]:
     """How long each file took, in seconds; those that did not arrive are left out."""
-    return found.flows("completion_mean_s")
+    return results.flows("completion_mean_s")
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """Completion times over all channels, and how many files arrived."""
     rows = []
     for label in SCHEMES:
-        own = [found.where(label=label, part=part) for part in SIZES]
-        arrived = sum(sum(one.values("completions")) for one in own) / sum(FILES * len(one.rows) for one in own)
-        rows.append([label, *(with_interval(_times(one), 3) for one in own), f"{arrived:.1%}"])
+        by_size = [results.where(label=label, part=part) for part in SIZES]
+        arrived = sum(sum(one.values("completions")) for one in by_size) / sum(FILES * len(one.rows) for one in by_size)
+        rows.append([label, *(with_interval(_times(one), 3) for one in by_size), f"{arrived:.1%}"])
     title = "Mean completion time over the five channels, s, with 95 % confidence intervals over the files"
     return [Table(title=title, heads=["", *SIZES, "files delivered"], rows=rows)]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """Mean completion time, a panel for each size."""
     rows = []
     for part in SIZES:
         for place in five_scenarios.CHANNELS:
             for label in SCHEMES:
-                middle, half = interval(_times(found.where(part=part, place=place, label=label)))
+                middle, half = interval(_times(results.where(part=part, place=place, label=label)))
                 ends = {"low": middle - half, "high": middle + half}
                 rows.append({"panel": f"Files of {part}", "group": place, "name": label, "y": middle, **ends})
-    traces = ", ".join(dict.fromkeys(row["trace"] for row in found.rows))
+    traces = ", ".join(dict.fromkeys(row["trace"] for row in results.rows))
     caption = (
         f"Mean completion time of {FILES} files, one each {EVERY_S:g} s, with 95 % confidence intervals. Channels: "
-        f"{traces}; {found.seeds_text()}. Queue {PAPER_QUEUE}, 20 ms of propagation each way. Verus in "
+        f"{traces}; {results.seeds_text()}. Queue {PAPER_QUEUE}, 20 ms of propagation each way. Verus in "
         "robust mode with R = 2."
     )
     return [

@@ -1,4 +1,4 @@
-"""Three phones that stand still, each a link of its own with three flows: the set-up of SIGCOMM 2015, Figs. 8 and 9."""
+"""Set-up of SIGCOMM 2015, Figs. 8 and 9: three stationary phones, each a link with three flows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from verus.lab.scenario import PAPER_QUEUE, Run
 from verus.papers.claims import BUILT_IN
-from verus.papers.reproduction import Column, Found, Place, Table, with_interval
+from verus.papers.reproduction import Column, ColumnResults, Place, Table, with_interval
 from verus.report import figures
 from verus.report.figures import Figure
 
@@ -19,7 +19,7 @@ PHONES, FLOWS, REPETITIONS, DURATION_S = 3, 3, 5, 120.0
 #: A buffer that holds seconds of the link, as the paper says of such networks.
 QUEUE = "droptail:bytes=10000000"
 
-#: What both figures leave open, and what is run.
+#: The runs, and choices that both figures leave open.
 SET_UP = (
     "Three phones, each with three flows of one protocol and a link of its own, two minutes, five times, one "
     "protocol at a time, standing still, downlink, 20 ms of propagation each way. The paper ran over its operator's "
@@ -38,7 +38,7 @@ def runs(column: Column, schemes: Sequence[str]) -> list[Run]:
     return [
         column.run(
             place,
-            who,
+            scheme,
             flows=FLOWS,
             part=str(number),
             seed=PHONES * number + phone,
@@ -48,29 +48,29 @@ def runs(column: Column, schemes: Sequence[str]) -> list[Run]:
         )
         for queue, phones in ((QUEUE, PHONES if built_in else 1), (PAPER_QUEUE, 1))
         for place in CHANNELS
-        for who in schemes
+        for scheme in schemes
         for number in column.seeds(REPETITIONS if built_in else 1)
         for phone in range(phones)
     ]
 
 
-def tables(found: Found) -> list[Table]:
+def tables(results: ColumnResults) -> list[Table]:
     """Throughput and delay of a flow in the deep queue, and beside it in RED."""
     words = "means of a repetition's flows"
-    if found.column == BUILT_IN:
+    if results.column == BUILT_IN:
         words += ", with 95 % confidence intervals over the repetitions"
     return [
-        _table(found.where(queue=QUEUE), f"In the deep queue: {words}"),
-        _table(found.where(queue=PAPER_QUEUE), f"Beside, in the RED queue of section 6.2, one phone: {words}"),
+        _table(results.where(queue=QUEUE), f"In the deep queue: {words}"),
+        _table(results.where(queue=PAPER_QUEUE), f"Beside, in the RED queue of section 6.2, one phone: {words}"),
     ]
 
 
-def _table(found: Found, title: str) -> Table:
+def _table(results: ColumnResults, title: str) -> Table:
     rows = []
-    for place in found.places():
-        for label in found.labels():
-            here = found.where(place=place, label=label)
-            repetitions = [here.where(part=part) for part in dict.fromkeys(row["part"] for row in here.rows)]
+    for place in results.places():
+        for label in results.labels():
+            selected = results.where(place=place, label=label)
+            repetitions = [selected.where(part=part) for part in dict.fromkeys(row["part"] for row in selected.rows)]
             cells = [f"{place}, {label}"]
             for key, digits in (("throughput_mbps", 2), ("qdelay_mean_ms", 1)):
                 flows = [each.flows(key) for each in repetitions]
@@ -79,14 +79,14 @@ def _table(found: Found, title: str) -> Table:
     return Table(title=title, heads=["", "throughput, Mbit/s", "queueing delay, ms"], rows=rows)
 
 
-def draw(found: Found, *, name: str, title: str) -> list[Figure]:
+def draw(results: ColumnResults, *, name: str, title: str) -> list[Figure]:
     """Throughput against delay, a panel for each network, a point for each flow."""
-    deep = found.where(queue=QUEUE)
+    deep = results.where(queue=QUEUE)
     rows = deep.points(lambda row: f"{row['place']}: {row['trace']}")
     for row in rows:
         row["x"] = None if row["x"] is None else row["x"] / 1e3  # seconds, as in the paper
     repetitions = len({row["part"] for row in deep.rows})
-    times = f"{PHONES} phones, {repetitions} times" if found.column == BUILT_IN else "one phone, once"
+    times = f"{PHONES} phones, {repetitions} times" if results.column == BUILT_IN else "one phone, once"
     caption = (
         f"A point for each flow: {FLOWS} on a phone, {times}, {deep.seeds_text()}, {DURATION_S:g} s. Queue "
         f"{QUEUE}, 20 ms of propagation each way. Delay is time in the bottleneck queue: the paper's "

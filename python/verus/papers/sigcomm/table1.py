@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from verus.lab.scenario import PAPER_QUEUE, Run
 from verus.papers.claims import BUILT_IN
-from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction, Table
+from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Reproduction, Table
 from verus.papers.sigcomm import five_scenarios
 from verus.report import figures
 from verus.report.figures import Figure
@@ -22,7 +22,7 @@ BESIDE = {
 }
 MANY = (10, 20)
 
-#: What the table has, in per cent.
+#: The table's published values, in per cent.
 PUBLISHED = {
     "Cubic": (98.1, 93.5, 76.2, 75.2, 70.1),
     "NewReno": (89.7, 86.3, 83.8, 83.3, 82.0),
@@ -33,24 +33,24 @@ PUBLISHED = {
 def runs(column: Column) -> list[Run]:
     """Every number of users of each scheme over each channel."""
     return [
-        column.run(place, who, flows=users, label=label, seed=seed, duration_s=DURATION_S, series=False)
+        column.run(place, scheme, flows=users, label=label, seed=seed, duration_s=DURATION_S, series=False)
         for place in five_scenarios.CHANNELS
-        for label, who in SCHEMES.items()
+        for label, scheme in SCHEMES.items()
         for users in USERS
         for seed in column.seeds(1)
     ] + [
-        column.run(place, who, flows=users, label=label, part=part, queue=queue, duration_s=DURATION_S, series=False)
+        column.run(place, scheme, flows=users, label=label, part=part, queue=queue, duration_s=DURATION_S, series=False)
         for part, queue in BESIDE.items()
         for place in five_scenarios.CHANNELS
-        for label, who in SCHEMES.items()
+        for label, scheme in SCHEMES.items()
         if label == "Cubic"
         for users in MANY
     ]
 
 
-def measure(found: Found) -> Mapping[str, float | None]:
+def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim."""
-    index = {label: {users: _index(found, label, users) for users in USERS} for label in SCHEMES}
+    index = {label: {users: _index(results, label, users) for users in USERS} for label in SCHEMES}
     values: dict[str, float | None] = {
         f"{label.lower()}-{users}": value for label, row in index.items() for users, value in row.items()
     }
@@ -64,25 +64,25 @@ def measure(found: Found) -> Mapping[str, float | None]:
     return values
 
 
-def _index(found: Found, label: str, users: int, key: str = "jain", part: str = "") -> float:
-    return 100 * found.where(label=label, flows=users, part=part).mean(key)
+def _index(results: ColumnResults, label: str, users: int, key: str = "jain", part: str = "") -> float:
+    return 100 * results.where(label=label, flows=users, part=part).mean(key)
 
 
-def tables(found: Found) -> Sequence[Table]:
+def tables(results: ColumnResults) -> Sequence[Table]:
     """The table beside the published one, and each channel by itself."""
     beside = [
         [
             f"{users} users",
-            *(f"{_index(found, label, users):.1f} ({PUBLISHED[label][at]:.1f})" for label in SCHEMES),
-            *(f"{_index(found, label, users, 'jain_active'):.1f}" for label in SCHEMES),
+            *(f"{_index(results, label, users):.1f} ({PUBLISHED[label][at]:.1f})" for label in SCHEMES),
+            *(f"{_index(results, label, users, 'jain_active'):.1f}" for label in SCHEMES),
         ]
         for at, users in enumerate(USERS)
     ]
     heads = ["", *(f"{label} (published)" for label in SCHEMES), *(f"{label}, active only" for label in SCHEMES)]
-    own = [
+    measured_rows = [
         [
             f"{place}, {label}",
-            *(f"{_index(found.where(place=place), label, users):.1f}" for users in USERS),
+            *(f"{_index(results.where(place=place), label, users):.1f}" for users in USERS),
         ]
         for place in five_scenarios.CHANNELS
         for label in SCHEMES
@@ -91,12 +91,12 @@ def tables(found: Found) -> Sequence[Table]:
         Table(
             title="Jain's index over windows of 1 s, averaged; means of the five channels, %", heads=heads, rows=beside
         ),
-        Table(title="Each channel, %", heads=["", *(f"{users} users" for users in USERS)], rows=own),
+        Table(title="Each channel, %", heads=["", *(f"{users} users" for users in USERS)], rows=measured_rows),
         Table(
             title="Cubic's index in other queues, %",
             heads=["", *(f"{users} users" for users in MANY)],
             rows=[
-                [name, *(f"{_index(found, 'Cubic', users, part=part):.1f}" for users in MANY)]
+                [name, *(f"{_index(results, 'Cubic', users, part=part):.1f}" for users in MANY)]
                 for name, part in (("RED with 10 %", ""), *((part, part) for part in BESIDE))
             ],
         ),
@@ -109,7 +109,7 @@ def tables(found: Found) -> Sequence[Table]:
                     *(
                         text
                         for label in SCHEMES
-                        for here in (found.where(label=label, flows=users, part=""),)
+                        for here in (results.where(label=label, flows=users, part=""),)
                         for text in (
                             f"{here.mean('throughput_mbps') / users:.2f}",
                             f"{here.mean('qdelay_mean_ms'):.0f}",
@@ -122,23 +122,23 @@ def tables(found: Found) -> Sequence[Table]:
     ]
 
 
-def draw(found: Found) -> Sequence[Figure]:
+def draw(results: ColumnResults) -> Sequence[Figure]:
     """The index over the number of users, ours and the published."""
-    here = {label: [_index(found, label, users) for users in USERS] for label in SCHEMES}
+    indices = {label: [_index(results, label, users) for users in USERS] for label in SCHEMES}
     rows = [
         {"panel": panel, "name": label, "x": users, "y": value}
         for panel, index in (
             ("Published", PUBLISHED),
-            ("Here, on built-in channels" if found.column == BUILT_IN else "Here, on recordings", here),
+            ("Here, on built-in channels" if results.column == BUILT_IN else "Here, on recordings", indices),
         )
         for label in SCHEMES
         for users, value in zip(USERS, index[label], strict=True)
     ]
-    traces = ", ".join(dict.fromkeys(row["trace"] for row in found.rows))
+    traces = ", ".join(dict.fromkeys(row["trace"] for row in results.rows))
     caption = (
         f"Mean over five channels ({traces}) of Jain's index of the flows' throughputs over windows of 1 s; "
-        f"{DURATION_S:g} s, {found.seeds_text()}. Queue {PAPER_QUEUE}, 20 ms of propagation each way. Verus in robust "
-        "mode with R = 2."
+        f"{DURATION_S:g} s, {results.seeds_text()}. Queue {PAPER_QUEUE}, 20 ms of propagation each way. Verus in "
+        "robust mode with R = 2."
     )
     return [
         figures.lines(

@@ -16,34 +16,34 @@ from rich.console import RenderableType
 from verus.lab.results import Results
 from verus.papers.experiment import Experiment
 from verus.papers.own.arena.field import NAME, prepare
-from verus.papers.own.arena.found import Found, Question
 from verus.papers.own.arena.questions import QUESTIONS
+from verus.papers.own.arena.results import ArenaResults, Question
 from verus.report.grid import Grid, paragraphs, to_csv
 from verus.report.page import Page, Section
 
 
 def tables(results: Results) -> list[tuple[Question, Grid]]:
     """Each question with its table."""
-    found = Found(results)
+    runs = ArenaResults(results)
     made = []
     for question in QUESTIONS:
-        heads, cells = question.table(found)
+        heads, cells = question.table(runs)
         rows = [[label, *row] for label, row in cells.items()]
         made.append((question, Grid(heads=[question.name, *heads], rows=rows, title=question.title)))
     return made
 
 
 def lead(results: Results) -> str:
-    """What was run."""
+    """The page's lead: a description of the runs."""
     settings = results.config["settings"]
-    found = Found(results)
-    channels = len({channel for _, channel in found.of("alone")})
-    stretches = len(next(iter(next(iter(found.of("alone").values())).values())))
+    runs = ArenaResults(results)
+    channels = len({channel for _, channel in runs.of("alone")})
+    stretches = len(next(iter(next(iter(runs.of("alone").values())).values())))
     seconds = next(row["duration_s"] for row in results.rows.to_pylist())
     form = "the short form: " if settings["short"] else ""
     said = (
-        f"{len(found.labels())} senders over {channels} channels ({settings['channels']}), {stretches} stretches of "
-        f"{seconds:g} s each, behind {len(found.queues())} queues; {form}{results.rows.num_rows} runs from seed "
+        f"{len(runs.labels())} senders over {channels} channels ({settings['channels']}), {stretches} stretches of "
+        f"{seconds:g} s each, behind {len(runs.queues())} queues; {form}{results.rows.num_rows} runs from seed "
         f"{settings['seed']}. ± is half of the 95 % confidence interval over stretches or seeds (Student's t)."
     )
     return f"{said} {settings['missing']}".rstrip()
@@ -56,11 +56,11 @@ def summary(results: Results) -> Sequence[RenderableType]:
 
 def page(results: Results) -> Page:
     """The same as a page, with a chart for each question."""
-    found = Found(results)
+    runs = ArenaResults(results)
     sections = []
     for question, grid in tables(results):
         body = paragraphs([question.rule]) + replace(grid, title="").html()
-        sections.append(Section(title=question.title, body=body, figures=[question.draw(found)]))
+        sections.append(Section(title=question.title, body=body, figures=[question.draw(runs)]))
     return Page(title="Verus: the arena", lead=lead(results), sections=sections)
 
 

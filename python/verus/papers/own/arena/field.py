@@ -40,7 +40,7 @@ NAMED = {
 }
 #: A model takes a trained file, and the others are there to measure.
 NOT_COMPARED = ("model", "saturate", "constant")
-#: What `--scheme` takes, by name, each with its keys.
+#: Keys of each scheme that `--scheme` takes, by the scheme's name.
 _SCHEMES = {scheme["name"]: {key["key"] for key in scheme["keys"]} for scheme in json.loads(_verus.list_schemes())}
 #: All others take part under the names that they have.
 SENDERS = NAMED | {
@@ -48,10 +48,11 @@ SENDERS = NAMED | {
     for name in _SCHEMES
     if name not in NOT_COMPARED and name not in {scheme.partition(":")[0] for scheme in NAMED.values()}
 }
-#: Those that ask for classic marks only if told so; on queues that mark they are told so.
+#: Schemes that use classic ECN only with `ecn=yes`, which they get on queues that mark.
 ASK_FOR_MARKS = tuple(name for name, keys in _SCHEMES.items() if "ecn" in keys)
 
-#: Built-in channels and the recordings that they stand for: 3G and LTE, up and down, standing, on foot and driving.
+#: Built-in channels and the recordings that they model: 3G and LTE, up and down, standing, on foot
+#: and driving.
 CHANNELS = {
     "campus 3G up": Place("campus-pedestrian-3g-up", "verus-2015/campus-pedestrian.up"),
     "city 3G up": Place("city-driving-3g-up", "verus-2015/city-driving.up"),
@@ -72,7 +73,8 @@ RECORDED_S = 120.0
 #: Propagation each way, in ms.
 DELAY_MS = 20.0
 BLOATED = "bloated"
-#: What waits before the link. A buffer of one bandwidth-delay product is stated in time, as the rate varies.
+#: Queues before the link. A buffer of one bandwidth-delay product is stated in time, as the rate
+#: varies.
 QUEUES = {
     BLOATED: "droptail:bytes=10000000",
     "one BDP": "droptail:delay_ms=40",
@@ -110,9 +112,9 @@ class Size:
         queues: Behind which of `QUEUES`.
         stretches: Stretches of each channel.
         stretch_s: Seconds of each.
-        seeds: Repetitions of what needs no channel.
-        shared_s: Seconds of each of these.
-        senders: Who runs: the scheme of each, by the name that it has here.
+        seeds: Repetitions of runs that need no channel.
+        shared_s: Seconds of each of these runs.
+        senders: Scheme of each sender, by the sender's name in the arena.
     """
 
     channels: tuple[str, ...]
@@ -157,8 +159,8 @@ def runs(column: Column, size: Size) -> list[Run]:
     return [run for part in (_alone, _fair, _company, _lossy, _outages, _video) for run in part(column, size)]
 
 
-def _told(scheme: str, queue: str) -> str:
-    """A sender as a queue has it."""
+def _scheme_on(scheme: str, queue: str) -> str:
+    """The scheme to run on a queue: with `ecn=yes` if the queue marks and the scheme takes that."""
     return f"{scheme}:ecn=yes" if queue in MARKING and scheme in ASK_FOR_MARKS else scheme
 
 
@@ -169,7 +171,7 @@ def _stretches(
     for number in range(1, size.stretches + 1):
         yield column.run(
             stretch(channel, number),
-            _told(size.senders[label], queue),
+            _scheme_on(size.senders[label], queue),
             label=label,
             part=f"{part}|{channel}",
             seed=column.seed + number - 1,
@@ -194,7 +196,7 @@ def _shared(
     *,
     mbps: float = SHARED_MBPS,
     flows: Sequence[Mapping[str, Any]] = ({},),
-    **told: Any,
+    **fields: Any,
 ) -> Iterator[Run]:
     """A constant rate: once for each seed, the first flow a little later each time."""
     for number in range(size.seeds):
@@ -206,7 +208,7 @@ def _shared(
             part=part,
             seed=column.seed + number,
             flows=[{**first, "start_s": SHIFT_S * number}, *others],
-            **{"duration_s": size.shared_s, "delay_ms": DELAY_MS, "series": False, **told},
+            **{"duration_s": size.shared_s, "delay_ms": DELAY_MS, "series": False, **fields},
         )
 
 
@@ -262,11 +264,11 @@ def _own(schemes: Sequence[str]) -> dict[str, str]:
     Raises:
         FieldError: One cannot be used.
     """
-    found: dict[str, str] = {}
+    named: dict[str, str] = {}
     for text in schemes:
         label = Contestant.from_scheme(text).label
-        found[text if label in (*SENDERS, *found) else label] = text
-    return found
+        named[text if label in (*SENDERS, *named) else label] = text
+    return named
 
 
 def prepare(options: Options) -> Work:
@@ -274,9 +276,9 @@ def prepare(options: Options) -> Work:
     size = SHORT if options.short else FULL
     if options.repeat is not None:
         if options.repeat * size.stretch_s > RECORDED_S:
-            most = int(RECORDED_S / size.stretch_s)
+            limit = int(RECORDED_S / size.stretch_s)
             raise FieldError(
-                "repeat", f"must be at most {most}: recordings have {RECORDED_S:g} s for so many stretches"
+                "repeat", f"must be at most {limit}: recordings have {RECORDED_S:g} s for so many stretches"
             )
         size = replace(size, stretches=options.repeat, seeds=options.repeat)
     size = replace(size, senders=SENDERS | _own(options.schemes))

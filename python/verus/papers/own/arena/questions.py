@@ -1,4 +1,4 @@
-"""What a person asks of the arena's runs: a table, a chart and a rule for each question."""
+"""Questions that the arena's runs answer: a table, a chart and a rule for each."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from verus.papers.own.arena.field import (
     QUEUES,
     SHARED_MBPS,
 )
-from verus.papers.own.arena.found import Found, Question, number_text, values_of
+from verus.papers.own.arena.results import ArenaResults, Question, number_text, values_of
 from verus.papers.own.dominance import dominates
 from verus.report import figures
 from verus.report.figures import Figure
 from verus.report.summary import seen
 
 
-def _standing_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
-    everywhere = found.standings()
-    by_queue = {queue: {one.sender: one for one in found.standings(queue)} for queue in found.queues()}
-    paths = len(found.points())
+def _standing_table(results: ArenaResults) -> tuple[list[str], dict[str, list[str]]]:
+    everywhere = results.standings()
+    by_queue = {queue: {one.sender: one for one in results.standings(queue)} for queue in results.queues()}
+    paths = len(results.points())
     each = next(iter(next(iter(by_queue.values())).values())).paths
     heads = [f"dominated on, of {paths}", "by most often", "dominates, pairs"]
     heads += [f"{queue}: of {each}" for queue in by_queue]
     cells = {}
     for one in everywhere:
         by = [other for others in one.beaten.values() for other in others]
-        most = max(dict.fromkeys(by), key=by.count, default="")
+        most_frequent = max(dict.fromkeys(by), key=by.count, default="")
         cells[one.sender] = [
             str(len(one.beaten)),
-            f"{most} ({by.count(most)})" if most else "–",
+            f"{most_frequent} ({by.count(most_frequent)})" if most_frequent else "–",
             str(sum(map(len, one.beats.values()))),
             *(str(len(own[one.sender].beaten)) for own in by_queue.values()),
         ]
     return heads, cells
 
 
-def _alone_figure(found: Found) -> Figure:
+def _alone_figure(results: ArenaResults) -> Figure:
     rows: list[dict[str, Any]] = []
-    for (queue, channel), senders in found.of("alone").items():
+    for (queue, channel), senders in results.of("alone").items():
         if queue != BLOATED:
             continue
         for label, own in senders.items():
@@ -87,8 +87,8 @@ def _alone_figure(found: Found) -> Figure:
     )
 
 
-def _dominance_figure(found: Found) -> Figure:
-    paths, names = found.points(), found.senders()
+def _dominance_figure(results: ArenaResults) -> Figure:
+    paths, names = results.points(), results.senders()
     rows = [
         {"x": other, "y": one, "value": float(sum(dominates(own[one], own[other]) for own in paths.values()))}
         for one in names
@@ -108,26 +108,28 @@ def _dominance_figure(found: Found) -> Figure:
     )
 
 
-def _delay_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
+def _delay_table(results: ArenaResults) -> tuple[list[str], dict[str, list[str]]]:
     by_queue: dict[str, dict[str, list[str]]] = {}
-    for queue in found.queues():
-        for label in found.labels():
-            rows = [own for (each, _), senders in found.of("alone").items() if each == queue for own in senders[label]]
+    for queue in results.queues():
+        for label in results.labels():
+            rows = [
+                own for (each, _), senders in results.of("alone").items() if each == queue for own in senders[label]
+            ]
             delays = [math.log(max(value, 1.0)) for value in seen(values_of(rows, "qdelay_p95_ms"))]
             used = 100 * fmean(row["utilization"] for row in rows)
             text = f"{used:.1f} at {math.exp(fmean(delays)):.0f}" if delays else "–"
             by_queue.setdefault(queue, {})[label] = [text]
-    cells = {label: [own[label][0] for own in by_queue.values()] for label in found.senders()}
+    cells = {label: [own[label][0] for own in by_queue.values()] for label in results.senders()}
     return list(by_queue), cells
 
 
-def _by(found: Found, value: Callable[[str], float]) -> list[str]:
+def _by(results: ArenaResults, value: Callable[[str], float]) -> list[str]:
     """The senders by a number, the largest first."""
-    return sorted(found.labels(), key=lambda label: -value(label))
+    return sorted(results.labels(), key=lambda label: -value(label))
 
 
-def _fair_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
-    parts = found.of("fair")
+def _fair_table(results: ArenaResults) -> tuple[list[str], dict[str, list[str]]]:
+    parts = results.of("fair")
     heads = [f"{count} flows, {buffer}: Jain, ms" for count, buffer in parts]
 
     def least(label: str) -> float:
@@ -139,11 +141,11 @@ def _fair_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
             f"{fmean(seen(values_of(senders[label], 'qdelay_p95_ms'))):.0f}"
             for senders in parts.values()
         ]
-        for label in _by(found, least)
+        for label in _by(results, least)
     }
 
 
-def _fair_figure(found: Found) -> Figure:
+def _fair_figure(results: ArenaResults) -> Figure:
     rows = [
         {
             "panel": f"{buffer} buffer",
@@ -151,7 +153,7 @@ def _fair_figure(found: Found) -> Figure:
             "name": f"{count} flows",
             "y": fmean(row["jain_active"] for row in own),
         }
-        for (count, buffer), senders in found.of("fair").items()
+        for (count, buffer), senders in results.of("fair").items()
         for label, own in senders.items()
     ]
     caption = (
@@ -166,13 +168,13 @@ def _fair_figure(found: Found) -> Figure:
 
 
 def share(row: Mapping[str, Any]) -> float:
-    """What the sender has of what it and its rival have while both are on, of which a half is fair: 1 is fair."""
+    """The sender's throughput over its fair share, half of the sum of both, while both are on."""
     rival, own = (flow["throughput_on_mbps"] for flow in row["per_flow"])
     return float(2 * own / (own + rival))
 
 
-def _company_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
-    parts = found.of("company")
+def _company_table(results: ArenaResults) -> tuple[list[str], dict[str, list[str]]]:
+    parts = results.of("company")
     heads = [f"beside {rival}, {buffer}" for rival, buffer in parts]
     heads += [f"Cubic's throughput, {buffer}" for buffer in BUFFERS] + [
         f"Cubic's p95 delay, {buffer}" for buffer in BUFFERS
@@ -192,18 +194,18 @@ def _company_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
             *(of_cubic(label, buffer, "throughput_mbps") for buffer in BUFFERS),
             *(of_cubic(label, buffer, "qdelay_p95_ms") for buffer in BUFFERS),
         ]
-        for label in _by(found, away)
+        for label in _by(results, away)
     }
 
 
-def _company_figure(found: Found) -> Figure:
+def _company_figure(results: ArenaResults) -> Figure:
     rows = [
         {
             "x": f"{rival}, {buffer}",
             "y": label,
             "value": fmean(share(row) for row in own),
         }
-        for (rival, buffer), senders in found.of("company").items()
+        for (rival, buffer), senders in results.of("company").items()
         for label, own in senders.items()
     ]
     caption = (
@@ -225,31 +227,31 @@ def _company_figure(found: Found) -> Figure:
     )
 
 
-def kept(found: Found, label: str, part: tuple[str, ...]) -> list[float]:
-    """What is left of the throughput where packets are lost, seed by seed."""
-    parts = found.of("loss")
+def kept(results: ArenaResults, label: str, part: tuple[str, ...]) -> list[float]:
+    """Throughput with losses relative to that without, seed by seed."""
+    parts = results.of("loss")
     pairs = zip(parts[part][label], parts[("0",)][label], strict=True)
     return [lossy["goodput_mbps"] / clean["goodput_mbps"] for lossy, clean in pairs]
 
 
-def _loss_parts(found: Found) -> list[tuple[str, ...]]:
-    return [part for part in found.of("loss") if part != ("0",)]
+def _loss_parts(results: ArenaResults) -> list[tuple[str, ...]]:
+    return [part for part in results.of("loss") if part != ("0",)]
 
 
-def _loss_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
-    parts = _loss_parts(found)
+def _loss_table(results: ArenaResults) -> tuple[list[str], dict[str, list[str]]]:
+    parts = _loss_parts(results)
     worst = parts[-1]
     return [f"{100 * float(loss):g} % lost" for (loss,) in parts], {
-        label: [number_text(kept(found, label, part), 1, 100.0) for part in parts]
-        for label in _by(found, lambda label: fmean(kept(found, label, worst)))
+        label: [number_text(kept(results, label, part), 1, 100.0) for part in parts]
+        for label in _by(results, lambda label: fmean(kept(results, label, worst)))
     }
 
 
-def _loss_figure(found: Found) -> Figure:
+def _loss_figure(results: ArenaResults) -> Figure:
     rows = [
-        {"x": f"{100 * float(part[0]):g} %", "y": label, "value": fmean(kept(found, label, part))}
-        for part in _loss_parts(found)
-        for label in _by(found, lambda label: fmean(kept(found, label, _loss_parts(found)[-1])))
+        {"x": f"{100 * float(part[0]):g} %", "y": label, "value": fmean(kept(results, label, part))}
+        for part in _loss_parts(results)
+        for label in _by(results, lambda label: fmean(kept(results, label, _loss_parts(results)[-1])))
     ]
     caption = (
         f"Goodput where packets are lost by chance over the same sender's without: {SHARED_MBPS:g} Mbit/s, "
@@ -268,17 +270,17 @@ def _loss_figure(found: Found) -> Figure:
     )
 
 
-def _after(found: Found) -> dict[str, dict[str, list[tuple[float, float]]]]:
+def _after(results: ArenaResults) -> dict[str, dict[str, list[tuple[float, float]]]]:
     """Sender → kind of outage → unused seconds and delay after it, seed by seed."""
     after: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for (kind,), senders in found.of("outage").items():
+    for (kind,), senders in results.of("outage").items():
         for label, rows in senders.items():
-            after.setdefault(label, {})[kind] = [found.after_outage(row) for row in rows]
+            after.setdefault(label, {})[kind] = [results.after_outage(row) for row in rows]
     return after
 
 
-def _outage_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
-    after = _after(found)
+def _outage_table(results: ArenaResults) -> tuple[list[str], dict[str, list[str]]]:
+    after = _after(results)
     heads = [f"{words}: {what}" for words in OUTAGES.values() for what in ("s unused", "p95 ms after")]
 
     def total(label: str) -> float:
@@ -293,15 +295,15 @@ def _outage_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
                 number_text([delay for _, delay in after[label][kind]], 0),
             )
         ]
-        for label in _by(found, total)
+        for label in _by(results, total)
     }
 
 
-def _outage_figure(found: Found) -> Figure:
+def _outage_figure(results: ArenaResults) -> Figure:
     rows = [
         {"panel": title, "group": label, "name": OUTAGES[kind], "y": fmean(values[axis] for values in own)}
         for axis, title in enumerate(("seconds of the link unused", "95th percentile of delay after it, ms"))
-        for label, kinds in _after(found).items()
+        for label, kinds in _after(results).items()
         for kind, own in kinds.items()
     ]
     caption = (
@@ -323,8 +325,8 @@ def late(row: Mapping[str, Any]) -> float:
 VIDEO_FPS = 30
 
 
-def _video_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
-    parts = found.of("video")
+def _video_table(results: ArenaResults) -> tuple[list[str], dict[str, list[str]]]:
+    parts = results.of("video")
     heads = [f"{channel}: late %, p95 ms" for (channel,) in parts]
 
     def mean_late(label: str) -> float:
@@ -334,13 +336,13 @@ def _video_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
         waited = [1000 * value for value in seen(values_of(rows, "completion_p95_s"))]
         return f"{number_text([late(row) for row in rows], 1)}, {fmean(waited):.0f}" if waited else "100.0, –"
 
-    return heads, {label: [cell(senders[label]) for senders in parts.values()] for label in _by(found, mean_late)}
+    return heads, {label: [cell(senders[label]) for senders in parts.values()] for label in _by(results, mean_late)}
 
 
-def _video_figure(found: Found) -> Figure:
+def _video_figure(results: ArenaResults) -> Figure:
     rows = [
         {"group": label, "name": channel, "y": fmean(late(row) for row in own)}
-        for (channel,), senders in found.of("video").items()
+        for (channel,), senders in results.of("video").items()
         for label, own in senders.items()
     ]
     caption = (

@@ -80,7 +80,7 @@ def prepare(options: Options) -> Work:
 
 
 def _measured(rows: Sequence[tuple[str, Row]], progress: Progress | None) -> Iterator[dict[str, Any]]:
-    """Simulates rows batch by batch, and keeps of each what is read of it."""
+    """Simulates rows batch by batch, and yields the values read from each row's runs."""
     total, done = sum(len(row.runs) for _, row in rows), 0
     while rows:
         count = 1
@@ -98,15 +98,15 @@ def _measured(rows: Sequence[tuple[str, Row]], progress: Progress | None) -> Ite
                 "group": row.group,
                 "row": row.name,
                 "values": {name: None if math.isnan(value) else value for name, value in values.items()},
-                "wanted": {name: list(bounds) for name, bounds in row.wanted.items()},
+                "wanted": {name: list(bounds) for name, bounds in row.bounds.items()},
             }
 
 
-# --- what it came to -----------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def _kept(row: Mapping[str, Any]) -> dict[str, bool]:
-    """Of each value of which something is wanted, whether it is so."""
+    """For each value with bounds, whether it is within them."""
     return {name: Wanted(*bounds).holds(row["values"][name]) for name, bounds in row["wanted"].items()}
 
 
@@ -114,7 +114,7 @@ def _holds(row: Mapping[str, Any]) -> bool:
     return all(_kept(row).values())
 
 
-class Found:
+class SenderResults:
     """The rows of one sender, by group."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], sender: str) -> None:
@@ -138,8 +138,8 @@ class Found:
 
     def one(self, group: str, row: str, value: str) -> float:
         """A single value."""
-        found = [each["values"][value] for each in self.groups.get(group, ()) if each["row"] == row]
-        return float(found[0]) if found else math.nan
+        values = [each["values"][value] for each in self.groups.get(group, ()) if each["row"] == row]
+        return float(values[0]) if values else math.nan
 
 
 def _senders(results: Results) -> list[str]:
@@ -147,14 +147,21 @@ def _senders(results: Results) -> list[str]:
 
 
 def checks(results: Results) -> list[Check]:
-    """What `forward` as a whole must do; of what was not run, nothing is asked."""
+    """Targets of `forward` as a whole; those whose runs were left out are not checked."""
     if results.config["settings"]["short"]:
         return []
-    found = Found(results.config["measured"], NAME)
-    alone = found.rows("judged", "tuned")
-    asked = [
-        Check(name="judged recordings, used", value=found.mean("used %", "judged"), wanted=Wanted(94.3), unit="%"),
-        Check(name="judged recordings, p95", value=found.mean("p95 ms", "judged"), wanted=Wanted(most=105), unit="ms"),
+    sender_results = SenderResults(results.config["measured"], NAME)
+    alone = sender_results.rows("judged", "tuned")
+    targets = [
+        Check(
+            name="judged recordings, used", value=sender_results.mean("used %", "judged"), wanted=Wanted(94.3), unit="%"
+        ),
+        Check(
+            name="judged recordings, p95",
+            value=sender_results.mean("p95 ms", "judged"),
+            wanted=Wanted(most=105),
+            unit="ms",
+        ),
         Check(
             name="recordings with 95 % in 100 ms, of the 24 that have room for it",
             value=sum(row["values"]["95 % in 100 ms"] for row in alone)
@@ -170,40 +177,46 @@ def checks(results: Results) -> list[Check]:
     ]
     for flows, jain, delay in ((2, 0.97, 35), (5, 0.96, 45), (10, 0.93, 70), (20, 0.86, 140)):
         group = f"{flows} flows"
-        asked += [
+        targets += [
             Check(
                 name=f"{group}, Jain's index in windows of 1 s",
-                value=found.mean("Jain, 1 s", group),
+                value=sender_results.mean("Jain, 1 s", group),
                 wanted=Wanted(jain),
             ),
             Check(
                 name=f"{group}, queueing delay",
-                value=found.mean("delay ms", group),
+                value=sender_results.mean("delay ms", group),
                 wanted=Wanted(most=delay),
                 unit="ms",
             ),
         ]
-    crowds = [row["values"]["Jain, 1 s"] for row in found.rows(*(f"{flows} flows" for flows in (2, 5, 10, 20)))]
-    asked += [
+    crowds = [
+        row["values"]["Jain, 1 s"] for row in sender_results.rows(*(f"{flows} flows" for flows in (2, 5, 10, 20)))
+    ]
+    targets += [
         Check(name="the least Jain's index of a row", value=min(crowds, default=math.nan), wanted=Wanted(0.8)),
-        Check(name="rows beside other senders that hold, of 40", value=float(found.held("beside")), wanted=Wanted(27)),
+        Check(
+            name="rows beside other senders that hold, of 40",
+            value=float(sender_results.held("beside")),
+            wanted=Wanted(27),
+        ),
         Check(
             name="acknowledgements behind others' uploads, used",
-            value=found.one("ways of a path", UPLOADS, "used %"),
+            value=sender_results.one("ways of a path", UPLOADS, "used %"),
             wanted=Wanted(95),
             unit="%",
         ),
         *(
             Check(
                 name=f"bad Wi-Fi, {mbps} Mbit/s, used",
-                value=found.one("jitter", f"Wi-Fi, bad, {mbps} Mbit/s", "used %"),
+                value=sender_results.one("jitter", f"Wi-Fi, bad, {mbps} Mbit/s", "used %"),
                 wanted=Wanted(70),
                 unit="%",
             )
             for mbps in (10, 50)
         ),
     ]
-    return [check for check in asked if check.value is not None and not math.isnan(check.value)]
+    return [check for check in targets if check.value is not None and not math.isnan(check.value)]
 
 
 # --- shown ---------------------------------------------------------------------------------------
@@ -213,20 +226,20 @@ def _number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}g}"
 
 
-def _groups(found: Found) -> Grid:
+def _groups(sender_results: SenderResults) -> Grid:
     rows = [
         [
             group,
             f"{sum(map(_holds, own))} of {len(own)}",
-            ", ".join(f"{name} {_number(found.mean(name, group))}" for name in own[-1]["values"]),
+            ", ".join(f"{name} {_number(sender_results.mean(name, group))}" for name in own[-1]["values"]),
         ]
-        for group, own in found.groups.items()
+        for group, own in sender_results.groups.items()
     ]
     return Grid(heads=["scenario", "rows that hold", "means"], rows=rows)
 
 
 def _rows(group: str, own: Sequence[Mapping[str, Any]]) -> Grid:
-    """Every row of a group, what is missed marked."""
+    """Every row of a group; missed targets are marked."""
     names = list(dict.fromkeys(name for row in own for name in row["values"]))
     lines = []
     for row in own:
@@ -240,19 +253,19 @@ def _several(results: Results) -> Grid:
     """Senders beside each other, or parts that were left out."""
     lines = []
     for sender in _senders(results):
-        found = Found(results.config["measured"], sender)
+        measured = SenderResults(results.config["measured"], sender)
         crowds = [f"{flows} flows" for flows in (5, 10, 20)]
         name = sender.removeprefix(f"{NAME}:without=")
         lines.append(
             [
                 name,
-                f"{_number(found.mean('used %', 'tuned'))} % at {found.mean('p95 ms', 'tuned'):.0f} ms",
-                ", ".join(f"{found.mean('Jain, 1 s', crowd):.2f}" for crowd in crowds),
-                ", ".join(f"{found.mean('× alone', crowd):.1f}" for crowd in crowds),
-                f"{found.mean('Jain', 'round trips'):.2f}",
-                f"{found.held('buffers')}, {found.mean('lost %', 'buffers'):.1f} %",
-                f"{found.held('beside')}",
-                f"{found.held('round trip ', 'outages', 'losses', 'ways')}",
+                f"{_number(measured.mean('used %', 'tuned'))} % at {measured.mean('p95 ms', 'tuned'):.0f} ms",
+                ", ".join(f"{measured.mean('Jain, 1 s', crowd):.2f}" for crowd in crowds),
+                ", ".join(f"{measured.mean('× alone', crowd):.1f}" for crowd in crowds),
+                f"{measured.mean('Jain', 'round trips'):.2f}",
+                f"{measured.held('buffers')}, {measured.mean('lost %', 'buffers'):.1f} %",
+                f"{measured.held('beside')}",
+                f"{measured.held('round trip ', 'outages', 'losses', 'ways')}",
             ]
         )
     heads = [
@@ -268,13 +281,13 @@ def _several(results: Results) -> Grid:
     return Grid(heads=heads, rows=lines)
 
 
-def expected(found: Found) -> Grid:
-    """What a reader of the page is told."""
-    mean = found.mean
+def expected(sender_results: SenderResults) -> Grid:
+    """The page's table of results to expect."""
+    mean = sender_results.mean
     crowds = [f"{flows} flows" for flows in (2, 5, 10, 20)]
-    mixed = [found.one("round trips of 20 to 200 ms", f"{mbps} Mbit/s", "Jain") for mbps in (5, 20, 50, 100)]
-    rivals = [group for group in found.groups if group.startswith("beside")]
-    wifi = [found.one("jitter", f"Wi-Fi, bad, {mbps} Mbit/s", "used %") for mbps in (10, 50)]
+    mixed = [sender_results.one("round trips of 20 to 200 ms", f"{mbps} Mbit/s", "Jain") for mbps in (5, 20, 50, 100)]
+    rivals = [group for group in sender_results.groups if group.startswith("beside")]
+    wifi = [sender_results.one("jitter", f"Wi-Fi, bad, {mbps} Mbit/s", "used %") for mbps in (10, 50)]
 
     def alone(group: str) -> str:
         used, p95 = mean("used %", group), mean("p95 ms", group)
@@ -285,9 +298,9 @@ def expected(found: Found) -> Grid:
         return f"{mean('used %', group):.1f} % used, {mean('lost %', group):.1f} % lost"
 
     rows = [
-        [f"one flow, {len(found.rows('judged'))} judged recordings", alone("judged")],
-        [f"one flow, {len(found.rows('tuned'))} tuned recordings", alone("tuned")],
-        [f"one flow, {len(found.rows('built-in'))} built-in channels", alone("built-in")],
+        [f"one flow, {len(sender_results.rows('judged'))} judged recordings", alone("judged")],
+        [f"one flow, {len(sender_results.rows('tuned'))} tuned recordings", alone("tuned")],
+        [f"one flow, {len(sender_results.rows('built-in'))} built-in channels", alone("built-in")],
         [
             "2, 5, 10, 20 flows: Jain's index in windows of 1 s",
             ", ".join(f"{mean('Jain, 1 s', crowd):.3f}" for crowd in crowds),
@@ -311,7 +324,7 @@ def expected(found: Found) -> Grid:
         ["random loss of 0.1 to 3 %", f"{mean('used %', 'losses'):.1f} % used"],
         [
             "acknowledgements behind other people's uploads",
-            f"{found.one('ways of a path', UPLOADS, 'used %'):.1f} % used",
+            f"{sender_results.one('ways of a path', UPLOADS, 'used %'):.1f} % used",
         ],
         ["bad Wi-Fi, 10 and 50 Mbit/s", f"{wifi[0]:.0f} and {wifi[1]:.0f} % used"],
         [
@@ -333,12 +346,12 @@ def _missing(results: Results) -> list[str]:
 
 def summary(results: Results) -> Sequence[RenderableType]:
     """For a terminal."""
-    found = {sender: Found(results.config["measured"], sender) for sender in _senders(results)}
-    shown = [_groups(own).terminal(title=sender) for sender, own in found.items()]
-    if len(found) > 1:
+    by_sender = {sender: SenderResults(results.config["measured"], sender) for sender in _senders(results)}
+    shown = [_groups(own).terminal(title=sender) for sender, own in by_sender.items()]
+    if len(by_sender) > 1:
         shown.append(_several(results).terminal())
-    asked = checks(results)
-    return [*_missing(results), *shown, *(["\n".join(verdict(asked))] if asked else [])]
+    targets = checks(results)
+    return [*_missing(results), *shown, *(["\n".join(verdict(targets))] if targets else [])]
 
 
 def page(results: Results) -> Page:
@@ -349,7 +362,7 @@ def page(results: Results) -> Page:
     if len(_senders(results)) > 1:
         sections.append(Section(title="Beside each other", body=_several(results).html()))
     for sender in _senders(results):
-        groups = Found(results.config["measured"], sender).groups.items()
+        groups = SenderResults(results.config["measured"], sender).groups.items()
         body = Markup("").join(_rows(group, own).html() for group, own in groups)
         sections.append(Section(title=sender, body=body))
     lead = "\n".join([__doc__ or "", *_missing(results)])
@@ -364,7 +377,9 @@ def files(results: Results) -> dict[str, str]:
         for name, value in row["values"].items()
     ]
     senders = _senders(results)
-    document = _several(results) if len(senders) > 1 else expected(Found(results.config["measured"], senders[0]))
+    document = (
+        _several(results) if len(senders) > 1 else expected(SenderResults(results.config["measured"], senders[0]))
+    )
     heads = ["sender", "group", "row", "value", "found", "least", "most", "verdict"]
     return {"forward.csv": to_csv([heads, *lines]), "forward.md": "\n".join([*document.markdown(), ""])}
 

@@ -1,4 +1,4 @@
-"""What is asked of `forward`: rows of runs, what is read of them, and what is wanted of that."""
+"""Targets of `forward`: rows of runs, the values read from them, and bounds of these values."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ Bounds = tuple[float | None, float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A question: some runs, and what is read of them together.
+    """Some runs, the values read from them together, and bounds of these values.
 
     Attributes:
-        group: Rows whose means stand for them.
-        name: Of the row, within its group.
-        runs: What is simulated.
-        read: The values that the outcomes, in the same order, come to.
-        wanted: Bounds of values, by name; the row holds if all are kept.
+        group: Group whose means summarize its rows.
+        name: Name of the row within its group.
+        runs: Simulations of the row.
+        read: Computes the values from the outcomes, in the order of the runs.
+        bounds: Bounds of values, by name; the row holds if all are kept.
     """
 
     group: str
     name: str
     runs: Sequence[Run]
     read: Callable[[Sequence[Seen]], Mapping[str, float]]
-    wanted: Mapping[str, Bounds]
+    bounds: Mapping[str, Bounds]
 
 
 def seen(run: Run, outcome: Outcome) -> Seen:
@@ -58,13 +58,13 @@ def seen(run: Run, outcome: Outcome) -> Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """A recording of one flow alone, and what is known of it.
+    """A recording, and reference values of one flow alone on it.
 
     Attributes:
-        name: In full: ``GROUP/NAME``.
+        name: Full name: ``GROUP/NAME``.
         half: `tuned` if constants were chosen on it, `judged` if not. The halves were drawn before anything was tuned.
-        verus: What an earlier Verus R = 2 used, in per cent, and its 95th percentile of queueing delay, in ms.
-        limit: The same of the causal limit, a sender that knows all but the future; None where none was found.
+        verus: Utilization (per cent) and 95th percentile of queueing delay (ms) of an earlier Verus with R = 2.
+        limit: The same for the causal limit, a sender that knows everything except the future; None if unknown.
     """
 
     name: str
@@ -91,7 +91,7 @@ def recordings() -> list[Recording]:
     ]
 
 
-#: What acknowledgements cross: the opposite recording where there is one, else 12 Mbit/s.
+#: Channel of acknowledgements: the opposite recording where there is one, else 12 Mbit/s.
 OPPOSITE = {
     "cs244-2017/ATT-LTE-driving-2016.down": "cs244-2017/ATT-LTE-driving-2016.up",
     "cs244-2017/TMobile-LTE-driving.down": "cs244-2017/TMobile-LTE-driving.up",
@@ -114,7 +114,7 @@ def named() -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """Whose rows, and how much is run.
+    """The sender under test, and how much is run.
 
     Attributes:
         scheme: The sender under test.
@@ -135,9 +135,11 @@ class Field:
         """Of rows with chance in them."""
         return self.column.seeds(1 if self.short else 5)
 
-    def run(self, trace: str, queue: str = RED, *, who: str = "", **told: Any) -> Run:
+    def run(self, trace: str, queue: str = RED, *, scheme: str = "", **fields: Any) -> Run:
         """One simulation, of the sender under test unless another is named."""
-        return self.column.run(trace, who or self.scheme, queue=queue, part="forward", **{"duration_s": 30.0, **told})
+        return self.column.run(
+            trace, scheme or self.scheme, queue=queue, part="forward", **{"duration_s": 30.0, **fields}
+        )
 
     def rows(self) -> Iterator[Row]:
         """All questions."""
@@ -146,7 +148,7 @@ class Field:
                 yield from table(self)
 
 
-# --- what is read of a run -----------------------------------------------------------------------
+# --- values read from a run -----------------------------------------------------------------------
 
 
 def _of(measure: str, run: Seen, from_s: float, to_s: float, flow: int = 0) -> float:
@@ -167,7 +169,7 @@ def _lost(run: Seen) -> float:
 
 
 def _mean(runs: Sequence[Seen], key: str) -> float:
-    """The mean of a metric of whole runs; what was not observed counts for nothing."""
+    """The mean of a metric over whole runs; an unobserved value counts as 0."""
     return fmean(float(run.metrics[key] or 0.0) for run in runs)
 
 
@@ -187,9 +189,9 @@ def _whole(runs: Sequence[Seen]) -> dict[str, float]:
 def _over_seeds(
     read: Callable[[Sequence[Seen]], Mapping[str, float]], each: int, runs: Sequence[Seen]
 ) -> dict[str, float]:
-    """The means of what is read of so many runs of each seed."""
-    found = [read(runs[start : start + each]) for start in range(0, len(runs), each)]
-    return {name: fmean(values[name] for values in found) for name in found[0]}
+    """Means over seeds of the values that `read` returns for the `each` runs of a seed."""
+    by_seed = [read(runs[start : start + each]) for start in range(0, len(runs), each)]
+    return {name: fmean(values[name] for values in by_seed) for name in by_seed[0]}
 
 
 def _shared(run: Seen, from_s: float, to_s: float) -> dict[str, float]:
@@ -225,8 +227,12 @@ def _from_offset(field: Field, name: str, offset_s: int) -> str:
 def _read_alone(recording: Recording, runs: Sequence[Seen]) -> dict[str, float]:
     values = _whole(runs)
     (least, most), used, p95 = recording.verus, values["used %"], values["p95 ms"]
-    met = recording.reachable and used >= 95 and p95 <= 100
-    return {**values, "95 % in 100 ms": float(met), "an earlier Verus is better": float(least >= used and most <= p95)}
+    meets_target = recording.reachable and used >= 95 and p95 <= 100
+    return {
+        **values,
+        "95 % in 100 ms": float(meets_target),
+        "an earlier Verus is better": float(least >= used and most <= p95),
+    }
 
 
 def _alone(field: Field) -> Iterator[Row]:
@@ -234,11 +240,11 @@ def _alone(field: Field) -> Iterator[Row]:
         ack = OPPOSITE.get(one.name)
         if not field.files.keys() >= {one.name, ack or one.name} or (field.short and one.half == "judged"):
             continue
-        wanted: dict[str, Bounds] = {"an earlier Verus is better": (None, 0.0)}
+        bounds: dict[str, Bounds] = {"an earlier Verus is better": (None, 0.0)}
         if one.reachable:
-            wanted |= {"used %": (95.0, None), "p95 ms": (None, 100.0)}
+            bounds |= {"used %": (95.0, None), "p95 ms": (None, 100.0)}
         elif one.limit is not None:
-            wanted |= {"used %": (one.limit[0] - 3, None), "p95 ms": (None, one.limit[1])}
+            bounds |= {"used %": (one.limit[0] - 3, None), "p95 ms": (None, one.limit[1])}
         runs = [
             field.run(
                 _from_offset(field, one.name, offset),
@@ -250,7 +256,7 @@ def _alone(field: Field) -> Iterator[Row]:
             for offset in (OFFSETS_S[:1] if field.short else OFFSETS_S)
         ]
         yield Row(
-            group=f"{one.half} recordings", name=one.name, runs=runs, read=partial(_read_alone, one), wanted=wanted
+            group=f"{one.half} recordings", name=one.name, runs=runs, read=partial(_read_alone, one), bounds=bounds
         )
 
 
@@ -258,20 +264,20 @@ def _built_in(field: Field) -> Iterator[Row]:
     places = ("campus-pedestrian", "city-driving", "highway-driving")
     for place, kind in itertools.product(places, ("3g-up", "3g-down", "lte-up", "lte-down")):
         runs = [field.run(f"{place}-{kind}", seed=seed, duration_s=60.0, series=False) for seed in field.seeds]
-        wanted = {"used %": (95.0, None), "p95 ms": (None, 100.0)}
-        yield Row(group="built-in channels", name=f"{place}-{kind}", runs=runs, read=_whole, wanted=wanted)
+        bounds = {"used %": (95.0, None), "p95 ms": (None, 100.0)}
+        yield Row(group="built-in channels", name=f"{place}-{kind}", runs=runs, read=_whole, bounds=bounds)
 
 
 # --- many flows ----------------------------------------------------------------------------------
 
-#: How many flows, and the seconds between their starts.
+#: Numbers of flows, and seconds between their starts.
 CROWDS, APART_S = (2, 5, 10, 20), (0.0, 0.5, 5.0)
-#: For so long flows settle, and are watched.
+#: Seconds during which flows settle, and then are measured.
 SETTLE_S, WATCH_S = 3.0, 30.0
 
 
 def _newcomers(run: Seen, flows: int, apart_s: float) -> float:
-    """What a newcomer has in its third second, of a fair share."""
+    """Throughput of a newcomer in its third second, relative to a fair share."""
     shares = []
     for number in range(1, flows):
         at = apart_s * number
@@ -298,11 +304,11 @@ def _crowds(field: Field) -> Iterator[Row]:
             continue
         end = apart_s * (flows - 1) + SETTLE_S + WATCH_S
         few = flows <= 5
-        wanted: dict[str, Bounds] = {"Jain, 1 s": (0.95 if few else 0.90, None), "Jain": (0.98, None)}
+        bounds: dict[str, Bounds] = {"Jain, 1 s": (0.95 if few else 0.90, None), "Jain": (0.98, None)}
         if fast or few:
-            wanted["× alone"] = (None, 2.0 if few else 3.0 if flows <= 10 else 4.0)
+            bounds["× alone"] = (None, 2.0 if few else 3.0 if flows <= 10 else 4.0)
         if apart_s > 1:
-            wanted["newcomers"] = (0.8, None)
+            bounds["newcomers"] = (0.8, None)
         starts = [{"start_s": apart_s * number} for number in range(flows)]
         yield Row(
             group=f"{flows} flows",
@@ -311,7 +317,7 @@ def _crowds(field: Field) -> Iterator[Row]:
                 field.run(trace, seed=seed, duration_s=end, flows=own) for seed in field.seeds for own in (1, starts)
             ],
             read=partial(_over_seeds, partial(_read_crowd, flows, apart_s), 2),
-            wanted=wanted,
+            bounds=bounds,
         )
     for mbps in (5, 20, 50, 100):
         trips = [{"delay_ms": delay_ms} for delay_ms in (10.0, 25.0, 50.0, 75.0, 100.0)]
@@ -320,7 +326,7 @@ def _crowds(field: Field) -> Iterator[Row]:
             name=f"{mbps} Mbit/s",
             runs=[field.run(f"rate:{mbps}", seed=seed, duration_s=60.0, flows=trips) for seed in field.seeds],
             read=partial(_over_seeds, lambda runs: _shared(runs[0], 10.0, 60.0), 1),
-            wanted={"Jain": (0.95, None)},
+            bounds={"Jain": (0.95, None)},
         )
 
 
@@ -328,7 +334,7 @@ def _crowds(field: Field) -> Iterator[Row]:
 
 
 def _buffer(mbps: float, products: float) -> str:
-    """So many bandwidth-delay products of 40 ms."""
+    """A drop-tail queue of `products` bandwidth-delay products at 40 ms."""
     return f"droptail:bytes={int(max(mbps * 1e6 * 0.04 / 8 * products, 1500))}"
 
 
@@ -340,7 +346,7 @@ def _buffers(field: Field) -> Iterator[Row]:
             name=f"{mbps} Mbit/s, {products:g} BDP",
             runs=[field.run(f"rate:{mbps}", _buffer(mbps, products), flows=flows)],
             read=lambda runs: _shared(runs[0], 3.0, 30.0),
-            wanted={"used %": (95.0, None), "lost %": (None, 5.0 if products < 0.5 else 2.0), "Jain": (0.9, None)},
+            bounds={"used %": (95.0, None), "lost %": (None, 5.0 if products < 0.5 else 2.0), "Jain": (0.9, None)},
         )
 
 
@@ -351,7 +357,7 @@ def _marks(field: Field) -> Iterator[Row]:
             name=f"{mbps} Mbit/s, {queue}",
             runs=[field.run(f"rate:{mbps}", f"{queue}:ecn=yes", flows=flows)],
             read=lambda runs: _shared(runs[0], 3.0, 30.0),
-            wanted={"used %": (95.0, None), "lost %": (None, 0.1), "Jain": (0.9, None)},
+            bounds={"used %": (95.0, None), "lost %": (None, 0.1), "Jain": (0.9, None)},
         )
 
 
@@ -381,7 +387,7 @@ def _company(field: Field) -> Iterator[Row]:
             name=f"{mbps} Mbit/s, {f'{products:g} BDP' if products else 'RED'}",
             runs=[field.run(f"rate:{mbps}", queue, seed=seed, flows=flows, duration_s=80.0) for seed in field.seeds],
             read=partial(_over_seeds, partial(_read_company, others), 1),
-            wanted={"share": (0.25 if products > 2 else 0.5, 1.5), "alone again, ms": (None, 40.0)},
+            bounds={"share": (0.25 if products > 2 else 0.5, 1.5), "alone again, ms": (None, 40.0)},
         )
 
 
@@ -391,13 +397,13 @@ def _company(field: Field) -> Iterator[Row]:
 def _read_longer(after_ms: float, runs: Sequence[Seen]) -> dict[str, float]:
     (run,) = runs
     believed = replace(run, options={"from_s": 16.8, "to_s": 17.1})
-    found = (
+    estimates = (
         believed.over_time("delay_min_ms")[believed.during] if "delay_min_ms" in run.outcome["series"] else [math.nan]
     )
     return {
         "used %": _used(run, 15.0, 17.0),
         "used % from 5 s on": _used(run, 17.0, 22.0),
-        "D_min wrong by, ms": abs(float(found[-1]) - 2 * after_ms),
+        "D_min wrong by, ms": abs(float(estimates[-1]) - 2 * after_ms),
         "delay ms": _delay(run, 17.0, 22.0),
     }
 
@@ -428,7 +434,7 @@ def _paths(field: Field) -> Iterator[Row]:
             name=f"{mbps} Mbit/s, {flows} flow{'s' if flows > 1 else ''}",
             runs=[field.run(f"rate:{mbps}", flows=flows, duration_s=22.0, delay_ms=before, changes=changes)],
             read=partial(_read_longer, after),
-            wanted={"used %": (95.0, None), "D_min wrong by, ms": (None, 5.0)},
+            bounds={"used %": (95.0, None), "D_min wrong by, ms": (None, 5.0)},
         )
     for seconds in (0.1, 0.3, 1.0, 3.0, 10.0):
         changes = [{"at_s": 10.0, "rate_mbps": 0.0}, {"at_s": 10.0 + seconds, "rate_mbps": 20.0}]
@@ -437,7 +443,7 @@ def _paths(field: Field) -> Iterator[Row]:
             name=f"{seconds:g} s",
             runs=[field.run("rate:20", duration_s=24.0 + seconds, changes=changes)],
             read=partial(_read_outage, seconds),
-            wanted={
+            bounds={
                 "used % in the first second": (5.0, None),
                 "lost %": (None, 1.0),
                 "delay over that before": (None, 1.0),
@@ -449,7 +455,7 @@ def _paths(field: Field) -> Iterator[Row]:
             name=f"{100 * loss:g} % at {mbps} Mbit/s",
             runs=[field.run(f"rate:{mbps}", seed=seed, loss=loss) for seed in field.seeds],
             read=_read_chance,
-            wanted={"used %": (90.0 if loss > 0.02 else 95.0, None)},
+            bounds={"used %": (90.0 if loss > 0.02 else 95.0, None)},
         )
 
 
@@ -462,7 +468,7 @@ def _bursts(field: Field, every_ms: int, packets: int) -> str:
 
 def _ways(field: Field) -> Iterator[Row]:
     busy = [{"at_s": 0.0, "ack_rate_mbps": 0.0}, {"at_s": 0.2, "ack_rate_mbps": 12.0}]
-    ways: dict[str, dict[str, Any]] = {
+    conditions: dict[str, dict[str, Any]] = {
         "ACKs every 20 ms": {"ack": _bursts(field, 20, 200)},
         "one ACK in ten": {"ack_every": 10},
         "ACKs over 0.4 Mbit/s": {"ack": "rate:0.4"},
@@ -473,9 +479,9 @@ def _ways(field: Field) -> Iterator[Row]:
         "round trip 200 ms, 50 Mbit/s": {"trace": "rate:50", "delay_ms": 100.0},
         "0.5 Mbit/s": {"trace": "rate:0.5"},
     }
-    for name, way in ways.items():
+    for name, way in conditions.items():
         runs = [field.run(**{"trace": "rate:20", "ack_queue": RED, **way})]
-        yield Row(group="ways of a path", name=name, runs=runs, read=_read_chance, wanted={"used %": (95.0, None)})
+        yield Row(group="ways of a path", name=name, runs=runs, read=_read_chance, bounds={"used %": (95.0, None)})
 
 
 #: Jitter is drawn for each millisecond of a run, both ways; packets keep their order.
@@ -510,18 +516,21 @@ def _jitter(field: Field) -> Iterator[Row]:
         for seed in field.seeds:
             delays = (least_ms + model(np.random.default_rng(seed))).tolist()
             changes = [{"at_s": ms / 1e3, "delay_ms": delay} for ms, delay in enumerate(delays)]
-            told = {"seed": seed, "delay_ms": least_ms, "changes": changes}
-            runs += [field.run(f"rate:{mbps}", _buffer(mbps, 4), who=who, **told) for who in (field.scheme, "cubic")]
+            settings = {"seed": seed, "delay_ms": least_ms, "changes": changes}
+            runs += [
+                field.run(f"rate:{mbps}", _buffer(mbps, 4), scheme=scheme, **settings)
+                for scheme in (field.scheme, "cubic")
+            ]
         read = partial(_over_seeds, _read_jitter, 2)
-        yield Row(group="jitter", name=f"{name}, {mbps} Mbit/s", runs=runs, read=read, wanted={"used %": (95.0, None)})
+        yield Row(group="jitter", name=f"{name}, {mbps} Mbit/s", runs=runs, read=read, bounds={"used %": (95.0, None)})
 
 
 # --- sources that run dry ------------------------------------------------------------------------
 
 
-def _sources(field: Field, traffic: str, *, beside: bool, senders: Sequence[str], **told: Any) -> list[Run]:
+def _sources(field: Field, traffic: str, *, beside: bool, senders: Sequence[str], **fields: Any) -> list[Run]:
     flows: list[dict[str, Any]] = [{"traffic": traffic}, *([{}] if beside else [])]
-    return [field.run(who=who, flows=flows, duration_s=60.0, **told) for who in senders]
+    return [field.run(scheme=scheme, flows=flows, duration_s=60.0, **fields) for scheme in senders]
 
 
 def _read_files(runs: Sequence[Seen]) -> dict[str, float]:
@@ -543,7 +552,7 @@ def _files(field: Field) -> Iterator[Row]:
                 queue=_buffer(mbps, 4),
             ),
             read=_read_files,
-            wanted={OVER_CUBIC: (None, 1.1)},
+            bounds={OVER_CUBIC: (None, 1.1)},
         )
 
 
@@ -574,5 +583,5 @@ def _video(field: Field) -> Iterator[Row]:
             name=f"{source}, {channel}",
             runs=_sources(field, traffic, beside=beside, senders=(field.scheme, "cubic"), trace=trace, queue=queue),
             read=_read_video,
-            wanted={P99_OVER_CUBIC: (None, 1.1), "late beyond Cubic's": (None, 0.0)},
+            bounds={P99_OVER_CUBIC: (None, 1.1), "late beyond Cubic's": (None, 0.0)},
         )

@@ -1,4 +1,4 @@
-"""What the arena's runs came to, by question."""
+"""Results of the arena's runs, by question."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from verus.report.figures import Figure
 from verus.report.summary import seen
 
 
-class Found:
-    """What the runs came to, by question."""
+class ArenaResults:
+    """Results of the runs, by question."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
@@ -29,11 +29,11 @@ class Found:
             self.parts.setdefault(tuple(part.split("|")), {}).setdefault(row["label"], []).append(row)
 
     def of(self, question: str) -> dict[tuple[str, ...], dict[str, list[Mapping[str, Any]]]]:
-        """What follows the question in the part's name → sender → rows."""
+        """Rows of a question: the rest of the part's name → sender → rows."""
         return {names[1:]: rows for names, rows in self.parts.items() if names[0] == question}
 
     def queues(self) -> list[str]:
-        """Those that were run."""
+        """Queues that were run."""
         return list(dict.fromkeys(queue for queue, _ in self.of("alone")))
 
     def points(self, queue: str | None = None) -> dict[str, dict[str, list[Point]]]:
@@ -48,15 +48,15 @@ class Found:
         }
 
     def standings(self, queue: str | None = None) -> list[Standing]:
-        """Everyone by dominance, on the paths of one queue or of all."""
+        """All senders by dominance, on the paths of one queue or of all."""
         return order(self.points(queue))
 
     def labels(self) -> list[str]:
-        """Everyone, in the order in which they ran."""
+        """All senders, in the order in which they ran."""
         return list(next(iter(self.of("alone").values())))
 
     def senders(self) -> list[str]:
-        """Everyone, by dominance on all paths."""
+        """All senders, by dominance on all paths."""
         return [one.sender for one in self.standings()]
 
     def after_outage(self, row: Mapping[str, Any]) -> tuple[float, float]:
@@ -86,12 +86,14 @@ def number_text(values: Sequence[float | None], digits: int, factor: float = 1.0
         >>> number_text([0.5, 0.6, 0.7], 1, 100.0), number_text([None], 1)
         ('60.0 ± 24.8', '–')
     """
-    known = [factor * value for value in seen(values)]
-    if not known:
+    observed = [factor * value for value in seen(values)]
+    if not observed:
         return "–"
-    half = half_width(known)
+    half_interval = half_width(observed)
     # Alike to the last digit is no interval.
-    return f"{fmean(known):.{digits}f}" + (f" ± {half:.{digits}f}" if half and half >= 0.5 * 10**-digits else "")
+    return f"{fmean(observed):.{digits}f}" + (
+        f" ± {half_interval:.{digits}f}" if half_interval and half_interval >= 0.5 * 10**-digits else ""
+    )
 
 
 def values_of(rows: Sequence[Mapping[str, Any]], key: str) -> list[float | None]:
@@ -101,12 +103,12 @@ def values_of(rows: Sequence[Mapping[str, Any]], key: str) -> list[float | None]
 
 @dataclass(frozen=True)
 class Question:
-    """What a person asks.
+    """A question of a reader, answered by runs of every sender.
 
     Attributes:
         name: Its name, which heads its table.
         title: The question.
-        rule: What is run, what the numbers are, and what orders them.
+        rule: The runs, the meaning of the numbers, and their order.
         table: Heads after the first, and the cells of each sender.
         draw: Its chart.
     """
@@ -114,5 +116,5 @@ class Question:
     name: str
     title: str
     rule: str
-    table: Callable[[Found], tuple[list[str], dict[str, list[str]]]]
-    draw: Callable[[Found], Figure]
+    table: Callable[[ArenaResults], tuple[list[str], dict[str, list[str]]]]
+    draw: Callable[[ArenaResults], Figure]
