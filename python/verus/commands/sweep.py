@@ -106,7 +106,7 @@ def sweep(
     if there:
         talk.say(f"{there} of {len(own)} runs were done before, in `{folder.path}`")
     with kept(folder.store, keys), talk.progress(plan.name) as progress:
-        work = functools.partial(work_on, jobs, cluster, progress)
+        work = functools.partial(_work, jobs, cluster, progress)
         failed = complete([run for _, run in own], keys, folder.store, work, made=made)
         wrong = [(run, failed[key]) for key, run in own if key in failed]
         problems = sort_out([run for run, _ in wrong], [end for _, end in wrong])[2]
@@ -124,10 +124,9 @@ def sweep(
     return code
 
 
-def work_on(
-    jobs: int | None, cluster: str | None, progress: Progress | None, runs: Sequence[Run]
+def _work(
+    jobs: int | None, cluster: Annotated[str | None, one("WORKERS")], progress: Progress | None, runs: Sequence[Run]
 ) -> Generator[tuple[int, Ended]]:
-    """Runs simulations on so many cores of this machine, or on the workers of a cluster."""
     if cluster is None:
         return as_ended(runs, threads=jobs, columns=False, progress=progress)
     from verus.lab import cluster as dask

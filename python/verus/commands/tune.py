@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from verus.commands.options import COUNT, Flag, Json, one
-from verus.commands.sweep import work_on
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
 from verus.lab import store
 from verus.lab.arguments import at_least
+from verus.lab.runner import Ended, as_ended
 from verus.lab.store import Keys
 from verus.lab.tuning.folder import TuneFolder
 from verus.lab.tuning.judging import judge as judge_finalists
@@ -65,26 +65,38 @@ def tune(
     folder = TuneFolder(Path("verus-results") / problem.name if out is None else out)
     folder.check()
     keys = Keys(store.engine())
-    work = functools.partial(work_on, jobs, cluster, None)
+    with _kept(folder), talk.progress(problem.name) as progress, _workers(jobs, cluster) as work:
+        if judge:
+            told = judge_finalists(problem, folder, functools.partial(work, progress=progress), keys=keys)
+        else:
+            checks = checks_of(problem, jobs)
+            told = Search(problem, folder, work, keys=keys, checks=checks).run(progress)
     if judge:
-        with _kept(folder), talk.progress(f"judging {problem.name}") as progress:
-            judged = judge_finalists(problem, folder, functools.partial(work_on, jobs, cluster, progress), keys=keys)
         if json_:
-            tell_rows(judged["senders"])
+            tell_rows(told["senders"])
         elif not talk.quiet:
-            table_console().print(judged_table(folder.read(folder.search), judged).terminal())
-        talk.say(f"Judged on {judged['began']}; `verus report {folder.path}` draws the page")
+            table_console().print(judged_table(folder.read(folder.search), told).terminal())
+        talk.say(f"Judged on {told['began']}; `verus report {folder.path}` draws the page")
         return 0
-    made = Search(problem, folder, work, keys=keys, checks=checks_of(problem, jobs))
-    with _kept(folder), talk.progress(problem.name) as progress:
-        found = made.run(progress)
     if json_:
-        tell_rows(found["candidates"][number] for number in found["front"])
+        tell_rows(told["candidates"][number] for number in told["front"])
     elif not talk.quiet:
-        table_console().print(front_table(found).terminal())
-    talk.say(saved(found))
+        table_console().print(front_table(told).terminal())
+    talk.say(saved(told))
     talk.say(f"Search: {folder.path} (`verus report {folder.path}` draws its page)")
     return 0
+
+
+@contextlib.contextmanager
+def _workers(jobs: int | None, cluster: str | None) -> Iterator[Callable[..., Generator[tuple[int, Ended]]]]:
+    """Runs simulations on so many cores of this machine, or on the workers of a cluster, connected once."""
+    if cluster is None:
+        yield functools.partial(as_ended, threads=jobs, columns=False)
+        return
+    from verus.lab import cluster as dask
+
+    with dask.connected(cluster) as client:
+        yield functools.partial(dask.as_ended, address=cluster, client=client)
 
 
 @contextlib.contextmanager
