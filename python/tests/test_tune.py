@@ -467,6 +467,27 @@ def test_a_judgement_that_was_interrupted_goes_on_with_the_same_finalists(verus:
     assert json.loads((tuned / "judged.json").read_text()) == whole
 
 
+def test_a_finalist_that_fails_on_judged_rows_is_named(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "fixed.py").write_text(
+        FIXED.replace('self.mood == "angry"', "self.packets == 20 and feedback.min_rtt_ms > 100")
+    )
+    (tmp_path / "gains.toml").write_text("""
+scheme = "fixed.py:Fixed"
+rivals = []
+keys = { packets = { choices = [10, 20] } }
+tune = { trace = "rate:4", duration_s = 1 }
+judge = { trace = "rate:6", duration_s = 1, delay_ms = 80 }
+aim = { most = ["utilization"] }
+search = { candidates = 8, finalists = 8 }
+""")
+    assert verus("tune", "gains.toml", "--out", "tuned").code == 0
+    ran = verus("tune", "gains.toml", "--out", "tuned", "--judge")
+    assert ran.code == 0
+    assert "Warning: `fixed.py:Fixed:packets=20` failed over rate:6, seed 2: " in ran.err
+    assert verus("report", "tuned").code == 0
+    assert "fixed.py:Fixed:packets=20 failed over rate:6" in words(tmp_path / "tuned")
+
+
 def test_nothing_is_judged_before_the_search_is_done(verus: Command, written: Path) -> None:
     ran = verus("tune", "gains.toml", "--out", "tuned", "--judge")
     assert (ran.code, ran.err[:39]) == (2, "verus: --judge: `tuned` holds no search")

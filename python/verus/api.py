@@ -599,8 +599,8 @@ class Tuning:
 
         work = functools.partial(as_ended, threads=self._threads, columns=False)
         judged = judge(self._problem, TuneFolder(self.folder), work, keys=store.Keys(store.engine()))
-        found: list[dict[str, Any]] = judged["senders"]
-        return found
+        senders: list[dict[str, Any]] = judged["senders"]
+        return senders
 
     def report(self) -> Path:
         """Draws the page of the search into its folder; returns where it is."""
@@ -639,10 +639,10 @@ def tune(
         bounds: Conditions, such as ``"jain >= 0.9"``.
         rivals: Schemes that are shown beside.
         measure: An objective of one's own: takes a row of results, returns numbers that aims and bounds may name.
-        measures: The names of these numbers. A search is told from another by them, not by the code of `measure`.
+        measures: The names of these numbers. They identify a search; the code of `measure` does not.
         out: The folder of the search.
         threads: Cores; all of them if None.
-        progress: Told how far it is; an exception in it stops the search.
+        progress: Called with how far it is; an exception in it stops the search.
         **search: What a file has under ``[search]``: ``sampler``, ``candidates``, ``batch``, ``seed``, ``finalists``,
             ``racing``.
 
@@ -672,11 +672,11 @@ def tune(
     folder.check()
     work = functools.partial(as_ended, threads=threads, columns=False)
     checks = checks_of(problem, threads)
-    found = Search(problem, folder, work, keys=store.Keys(store.engine()), checks=checks).run(progress)
+    ran = Search(problem, folder, work, keys=store.Keys(store.engine()), checks=checks).run(progress)
     return Tuning(
         folder=folder.path,
-        candidates=found["candidates"],
-        front=[found["candidates"][number] for number in found["front"]],
+        candidates=ran["candidates"],
+        front=[ran["candidates"][number] for number in ran["front"]],
         _problem=problem,
         _threads=threads,
     )

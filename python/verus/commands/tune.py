@@ -67,22 +67,24 @@ def tune(
     keys = Keys(store.engine())
     with _kept(folder), talk.progress(problem.name) as progress, _workers(jobs, cluster) as work:
         if judge:
-            told = judge_finalists(problem, folder, functools.partial(work, progress=progress), keys=keys)
+            outcome = judge_finalists(problem, folder, functools.partial(work, progress=progress), keys=keys)
         else:
             checks = checks_of(problem, jobs)
-            told = Search(problem, folder, work, keys=keys, checks=checks).run(progress)
+            outcome = Search(problem, folder, work, keys=keys, checks=checks).run(progress)
     if judge:
         if json_:
-            tell_rows(told["senders"])
+            tell_rows(outcome["senders"])
         elif not talk.quiet:
-            table_console().print(judged_table(folder.read(folder.search), told).terminal())
-        talk.say(f"Judged on {told['began']}; `verus report {folder.path}` draws the page")
+            table_console().print(judged_table(folder.read(folder.search), outcome).terminal())
+        for scheme, why in outcome["failed"].items():
+            talk.say(f"Warning: `{scheme}` failed {why}")
+        talk.say(f"Judged on {outcome['began']}; `verus report {folder.path}` draws the page")
         return 0
     if json_:
-        tell_rows(told["candidates"][number] for number in told["front"])
+        tell_rows(outcome["candidates"][number] for number in outcome["front"])
     elif not talk.quiet:
-        table_console().print(front_table(told).terminal())
-    talk.say(saved(told))
+        table_console().print(front_table(outcome).terminal())
+    talk.say(saved(outcome))
     talk.say(f"Search: {folder.path} (`verus report {folder.path}` draws its page)")
     return 0
 
@@ -109,5 +111,5 @@ def _kept(folder: TuneFolder) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        told = f"interrupted; what is done is kept in `{folder.path}`; the same command goes on from there"
-        raise KeyboardInterrupt(told) from error
+        problem = f"interrupted; what is done is kept in `{folder.path}`; the same command goes on from there"
+        raise KeyboardInterrupt(problem) from error

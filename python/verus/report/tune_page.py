@@ -34,7 +34,7 @@ _SHARES = {*SHARES, "utilization", "loss_rate", "path_loss_rate", "retransmit_ra
 #: Units by the ends of names.
 _UNITS = {"ms": "ms", "s": "s", "mbps": "Mbit/s"}
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]
 
 
 def write_tune_page(folder: TuneFolder) -> Path:
@@ -58,7 +58,7 @@ def write_tune_page(folder: TuneFolder) -> Path:
     return path
 
 
-def tune_page(search: Told, judged: Told | None) -> Page:
+def tune_page(search: Json, judged: Json | None) -> Page:
     """The page of what `search.json` and `judged.json` state."""
     drawn = [Section(title="Front", figures=_front(search, judged), after=front_table(search).html())]
     if search["importance"]:
@@ -74,7 +74,7 @@ def tune_page(search: Told, judged: Told | None) -> Page:
     return Page(title=f"Verus: search {search['name']}", lead=_lead(search, judged), sections=sections)
 
 
-def _aims(search: Told) -> list[str]:
+def _aims(search: Json) -> list[str]:
     return [*search["most"], *search["least"]]
 
 
@@ -109,29 +109,32 @@ def _shown(metric: str, value: float) -> float:
     return 100 * value if metric in _SHARES else value
 
 
-def _keys(params: Told) -> str:
+def _keys(params: Json) -> str:
     return " ".join(f"{name}={key_text(value)}" for name, value in params.items())
 
 
-def saved(search: Told) -> str:
+def saved(search: Json) -> str:
     """How many simulations racing saved."""
     runs, seconds = search["runs"], search["simulated_s"]
     share = percent(1 - seconds["done"] / seconds["all"]) if seconds["all"] else "0.0"
     stopped = sum(candidate["state"] == STOPPED for candidate in search["candidates"])
     return (
-        f"{len(search['candidates'])} of {search['asked']} candidates: {runs['done']} of {runs['all']} runs; racing "
+        f"{len(search['candidates'])} of {search['planned']} candidates: {runs['done']} of {runs['all']} runs; racing "
         f"stopped {stopped} candidates and saved {share} % of the simulated time"
     )
 
 
-def _lead(search: Told, judged: Told | None) -> str:
+def _lead(search: Json, judged: Json | None) -> str:
     """The gap from tuned to judged, or that there is no judgement."""
     if judged is None:
         return (
             "Not judged: every number here is of tuned rows, for which the candidates were chosen. "
             "`verus tune FILE --judge` judges the finalists on other rows."
         )
-    best = _finalists(search, judged)[0]
+    finalists = _finalists(search, judged)
+    if not finalists:
+        return f"Each finalist failed on the judged rows. Judged on {judged['began']}, once."
+    best = finalists[0]
     gaps = []
     for aim in _aims(search):
         if aim in best["gap"]:
@@ -146,13 +149,13 @@ def _lead(search: Told, judged: Told | None) -> str:
     )
 
 
-def _finalists(search: Told, judged: Told) -> list[Told]:
+def _finalists(search: Json, judged: Json) -> list[Json]:
     """The finalists among the senders that were judged."""
     schemes = [search["candidates"][number]["scheme"] for number in judged["finalists"]]
     return [sender for sender in judged["senders"] if sender["scheme"] in schemes]
 
 
-def _sender(search: Told, sender: Told) -> str:
+def _sender(search: Json, sender: Json) -> str:
     """A sender in a table: a finalist by its keys, the start, a rival by its name."""
     known = {candidate["scheme"]: candidate for candidate in search["candidates"]}
     if sender["scheme"] == search["scheme"]:
@@ -163,7 +166,7 @@ def _sender(search: Told, sender: Told) -> str:
     return str(sender["label"])
 
 
-def judged_table(search: Told, judged: Told) -> Grid:
+def judged_table(search: Json, judged: Json) -> Grid:
     """Each sender on both halves: means, and whether it is better than the start on the judged rows."""
     aims = _aims(search)
     words = [_word(aim).replace(", ", "\n") for aim in aims]
@@ -181,7 +184,7 @@ def judged_table(search: Told, judged: Told) -> Grid:
     return Grid(heads=heads, rows=rows)
 
 
-def _gap(search: Told, judged: Told) -> Markup:
+def _gap(search: Json, judged: Json) -> Markup:
     """By how much each sender is above the start on each half, and what of it is left."""
     aims = _aims(search)
     heads = ["sender", *(f"{_word(aim)}\n{what}" for aim in aims for what in ("tuned", "judged", "gap"))]
@@ -200,10 +203,17 @@ def _gap(search: Told, judged: Told) -> Markup:
         f"rows; the gap is the second less the first. `{EQUAL}`: the interval of the differences has 0 in it. "
         f"{PAIRED_NOTE}"
     )
-    return Grid(heads=heads, rows=rows).html() + note(words) + judged_table(search, judged).html() + note(DELAY_NOTE)
+    failures = paragraphs(f"{scheme} failed {why}" for scheme, why in judged["failed"].items())
+    return (
+        failures
+        + Grid(heads=heads, rows=rows).html()
+        + note(words)
+        + judged_table(search, judged).html()
+        + note(DELAY_NOTE)
+    )
 
 
-def _difference(aim: str, above: Told | None, verdict: str) -> Cell:
+def _difference(aim: str, above: Json | None, verdict: str) -> Cell:
     if above is None:
         return Cell("–")
     half = above["half_width_95"]
@@ -211,7 +221,7 @@ def _difference(aim: str, above: Told | None, verdict: str) -> Cell:
     return Cell(text, small=verdict)
 
 
-def front_table(search: Told) -> Grid:
+def front_table(search: Json) -> Grid:
     """The candidates that no other beats in all aims, beside the start and its rivals, on the tuned rows."""
     metrics = [*_aims(search), *(name for name in _bounded(search) if name not in _aims(search))]
     rows = [
@@ -225,28 +235,28 @@ def front_table(search: Told) -> Grid:
     return Grid(heads=["tuned rows", *map(_word, metrics)], rows=rows)
 
 
-def _bounded(search: Told) -> list[str]:
+def _bounded(search: Json) -> list[str]:
     """Metrics of bounds."""
     return list(dict.fromkeys(bound.split()[0] for bound in search["bounds"] if not bound.startswith("check:")))
 
 
-def _points(search: Told) -> list[tuple[str, Told]]:
+def _points(search: Json) -> list[tuple[str, Json]]:
     """The name of each point of the tuned rows, and its means."""
     front = set(search["front"])
-    found = []
+    points = []
     for candidate in search["candidates"]:
         if candidate["state"] == COMPLETE:
             meets = all(value <= 0 for value in candidate["excess"].values())
             name = "front" if candidate["number"] in front else "other" if meets else "violates a bound"
-            found.append((name, candidate["means"]))
+            points.append((name, candidate["means"]))
         elif candidate["state"] == STOPPED:
-            found.append(("stopped (estimate)", candidate["means"]))
+            points.append(("stopped (estimate)", candidate["means"]))
     order = ("stopped (estimate)", "violates a bound", "other", "front")
-    found.sort(key=lambda point: order.index(point[0]))
-    return found + [(_sender(search, one), one["means"]) for one in search["fixed"]]
+    points.sort(key=lambda point: order.index(point[0]))
+    return points + [(_sender(search, one), one["means"]) for one in search["fixed"]]
 
 
-def _front(search: Told, judged: Told | None) -> list[Figure]:
+def _front(search: Json, judged: Json | None) -> list[Figure]:
     """Each aim against the first one, on the tuned rows, and on the judged rows if there are any."""
     aims = _aims(search)
     halves = {TUNE: _points(search)}
@@ -283,7 +293,7 @@ def _front(search: Told, judged: Told | None) -> list[Figure]:
     return drawn
 
 
-def _better(search: Told, up: str, across: str) -> str:
+def _better(search: Json, up: str, across: str) -> str:
     """Where on a figure is better.
 
     Example:
@@ -295,7 +305,7 @@ def _better(search: Told, up: str, across: str) -> str:
     )
 
 
-def _caption(search: Told) -> str:
+def _caption(search: Json) -> str:
     count = {half: len(search["rows"][half]) for half in HALVES}
     return (
         f"Means over {count[TUNE]} tuned rows, of {len(search['candidates'])} candidates of {search['scheme']}; "
@@ -303,7 +313,7 @@ def _caption(search: Told) -> str:
     )
 
 
-def _progress(search: Told, aim: str) -> Figure:
+def _progress(search: Json, aim: str) -> Figure:
     """The one aim of each candidate, in the order of proposals."""
     rows = [
         {"name": "stopped (estimate)" if one["state"] == STOPPED else "complete", "x": one["number"], "y": y}
@@ -322,7 +332,7 @@ def _progress(search: Told, aim: str) -> Figure:
     )
 
 
-def _importance(search: Told) -> Figure:
+def _importance(search: Json) -> Figure:
     rows = [
         {"group": key, "name": _word(aim), "y": 100 * share}
         for aim, shares in search["importance"].items()
@@ -342,7 +352,7 @@ def _importance(search: Told) -> Figure:
     )
 
 
-def _slices(search: Told, name: str) -> Figure:
+def _slices(search: Json, name: str) -> Figure:
     """Each aim against a key, a panel for each aim."""
     key = search["keys"][name]
     listed = key.get("choices")
@@ -374,7 +384,7 @@ def _slices(search: Told, name: str) -> Figure:
     )
 
 
-def _row_by_row(search: Told, judged: Told) -> Markup:
+def _row_by_row(search: Json, judged: Json) -> Markup:
     """For each half and aim a table: a line for each row, a column for each sender."""
     parts = Markup()
     numbers = {
@@ -395,18 +405,18 @@ def _row_by_row(search: Told, judged: Told) -> Markup:
     return parts
 
 
-def _row_name(row: Told) -> str:
+def _row_name(row: Json) -> str:
     flows = f"{row['flows']} flow{'s' if row['flows'] > 1 else ''}"
     part = [row["part"]] if row["part"] else []
     return ", ".join([*part, row["trace"], flows, row["queue"], f"{row['delay_ms']:g} ms", f"seed {row['seed']}"])
 
 
-def _candidates(search: Told) -> Markup:
+def _candidates(search: Json) -> Markup:
     """Every candidate by its first aim, the best first; broken ones last."""
     aims = _aims(search)
     sign = 1 if aims[0] in search["most"] else -1
 
-    def place(candidate: Told) -> tuple[bool, float]:
+    def place(candidate: Json) -> tuple[bool, float]:
         return candidate["state"] == BROKEN, -sign * candidate["means"].get(aims[0], 0.0)
 
     rows: list[Line] = []
@@ -427,7 +437,7 @@ def _candidates(search: Told) -> Markup:
     return Grid(heads=heads, rows=rows).html() + note(words + (f" {left} more are in `search.json`." if left else ""))
 
 
-def _about(search: Told) -> Markup:
+def _about(search: Json) -> Markup:
     keys: list[Line] = [
         [name, Cell(", ".join(f"{word} {value}" for word, value in key.items()), "text")]
         for name, key in search["keys"].items()

@@ -22,7 +22,7 @@ def checks_of(problem: Problem, threads: int | None = None) -> dict[str, Check]:
         FieldError: There is no such suite.
         ValueError: A suite's file is not what it must be.
     """
-    found: dict[str, Check] = {}
+    checks: dict[str, Check] = {}
     for bound in problem.bounds:
         if bound.suite:
             try:
@@ -30,5 +30,5 @@ def checks_of(problem: Problem, threads: int | None = None) -> dict[str, Check]:
             except FieldError as error:
                 raise FieldError("aim.bounds", error.problem) from error
             judge.check_measures(suite, bound.suite)
-            found[bound.suite] = functools.partial(judge.missed, suite, threads=threads)
-    return found
+            checks[bound.suite] = functools.partial(judge.missed, suite, threads=threads)
+    return checks

@@ -1,4 +1,4 @@
-"""The folder of a search: Optuna's journal, each run's outcome, what came of the candidates, and how it was judged."""
+"""The folder of a search: Optuna's journal, outcomes of runs, candidates, and the judgement."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TuneFolder:
         Raises:
             FieldError: It is of another search.
             OSError: It cannot be made.
-            ValueError: What is there is damaged.
+            ValueError: The file of the search is damaged.
         """
         if not self.search.exists():
             self.path.mkdir(parents=True, exist_ok=True)
@@ -73,8 +73,8 @@ class TuneFolder:
         Raises:
             FieldError: It cannot be written.
         """
-        told = {"format": FORMAT, "kind": "tune", **content}
-        replace_whole(path, (json.dumps(told, indent=1, allow_nan=False) + "\n").encode())
+        marked = {"format": FORMAT, "kind": "tune", **content}
+        replace_whole(path, (json.dumps(marked, indent=1, allow_nan=False) + "\n").encode())
 
     def read(self, path: Path) -> dict[str, Any]:
         """Reads one of the JSON files.

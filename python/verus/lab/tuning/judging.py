@@ -1,7 +1,7 @@
 """The judgement: finalists, the start and rivals on rows that no candidate was tried on. A folder has one.
 
-`judged.json` is written before the first run, with its time and its finalists: what is killed goes on with the same,
-and nothing else is judged in that folder.
+`judged.json` is written before the first run, with the time and the finalists. A judgement that was killed goes on with
+the same finalists, and no others are judged in that folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BETTER, EQUAL, WORSE = "better", "equal", "worse"
 
 
 def judge(problem: Problem, folder: TuneFolder, work: Work, *, keys: Keys) -> dict[str, Any]:
-    """Runs the finalists of a finished search, the start and the rivals on the judged rows; what it writes.
+    """Runs the finalists of a finished search, the start and the rivals on the judged rows.
 
     Args:
         problem: The search.
@@ -33,9 +33,12 @@ def judge(problem: Problem, folder: TuneFolder, work: Work, *, keys: Keys) -> di
         work: Runs simulations.
         keys: Makes the keys of runs.
 
+    Returns:
+        The content of `judged.json`.
+
     Raises:
         FieldError: The folder is of another search, was judged, or is not finished.
-        ValueError: No candidate meets all bounds, or a run fails.
+        ValueError: No candidate meets all bounds, or a run of the start fails.
     """
     if not folder.search.exists():
         raise FieldError("judge", f"`{folder.path}` holds no search: `verus tune FILE --out {folder.path}` comes first")
@@ -62,9 +65,18 @@ def judge(problem: Problem, folder: TuneFolder, work: Work, *, keys: Keys) -> di
             )
         schemes = {number: search["candidates"][number]["scheme"] for number in judged["finalists"]}
         every = list(dict.fromkeys([*schemes.values(), problem.scheme, *problem.rivals]))
-        rows = {half: Evaluation(problem, half, folder, work, keys).of_all(every) for half in HALVES}
+        failed: dict[str, str] = {}
+        rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        for half in HALVES:
+            evaluation = Evaluation(problem, half, folder, work, keys)
+            measured = evaluation.rows(dict.fromkeys(every, range(len(evaluation.runs))))
+            failed |= {scheme: own for scheme, own in measured.items() if isinstance(own, str)}
+            rows[half] = {scheme: own for scheme, own in measured.items() if not isinstance(own, str)}
+        if problem.scheme in failed:
+            raise ValueError(f"`{problem.scheme}` {failed[problem.scheme]}")
         telling = {half: _telling(problem, half, list(own.values())) for half, own in rows.items()}
-        judged = {**judged, "senders": [_sender(problem, scheme, rows, telling) for scheme in every]}
+        senders = [_sender(problem, scheme, rows, telling) for scheme in every if scheme not in failed]
+        judged = {**judged, "senders": senders, "failed": failed}
         folder.write(folder.judged, judged)
     return judged
 
@@ -72,8 +84,8 @@ def judge(problem: Problem, folder: TuneFolder, work: Work, *, keys: Keys) -> di
 def _telling(problem: Problem, half: str, senders: Sequence[list[dict[str, Any]]]) -> list[int]:
     """The rows of a half without those that repeat another, since nothing in them depends on the seed."""
     values = [values_of(problem, dict(enumerate(rows)), len(rows)) for rows in senders]
-    left = race.repeats([path_of(run) for run in problem.halves[half]], values)
-    return [number for number in range(len(problem.halves[half])) if number not in left]
+    repeated = race.repeats([path_of(run) for run in problem.halves[half]], values)
+    return [number for number in range(len(problem.halves[half])) if number not in repeated]
 
 
 def _sender(
@@ -114,10 +126,10 @@ def _numbered(rows: Sequence[dict[str, Any]], telling: Sequence[int]) -> list[di
 
 def verdict(problem: Problem, aim: str, above: Mapping[str, Mapping[str, float | int | None]]) -> str:
     """Whether a sender is better than the start in an aim: equal where the interval of the differences has 0 in it."""
-    found = above.get(aim)
-    if found is None or found["half_width_95"] is None or found["mean"] is None:
+    difference = above.get(aim)
+    if difference is None or difference["half_width_95"] is None or difference["mean"] is None:
         return EQUAL
-    better = problem.sign(aim) * found["mean"]
-    if abs(better) <= found["half_width_95"]:
+    better = problem.sign(aim) * difference["mean"]
+    if abs(better) <= difference["half_width_95"]:
         return EQUAL
     return BETTER if better > 0 else WORSE

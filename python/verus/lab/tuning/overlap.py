@@ -28,10 +28,10 @@ _CHANNELS, _FILES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
-    """What of a channel a row crosses.
+    """A part of a channel that a row crosses.
 
     Attributes:
-        channel: What is the same where the channel is the same: a digest, or a name with a seed.
+        channel: The channel's identity: a digest, or a name with a seed.
         name: For messages.
         from_s: The beginning, s.
         to_s: The end, s.
@@ -106,18 +106,18 @@ def _stretches(run: Run) -> Iterator[Stretch]:
 
 def _crossed(text: str, seed: int, duration_s: float) -> Iterator[Stretch]:
     """The stretches of a channel that a run of this duration crosses: a trace that ends begins again."""
-    found = _checked(text)
-    if found["kind"] == "rate":
+    channel_info = _checked(text)
+    if channel_info["kind"] == "rate":
         return
-    if "parts" not in found:
-        if found["kind"] == "built-in":
+    if "parts" not in channel_info:
+        if channel_info["kind"] == "built-in":
             yield Stretch(channel=f"{text}@{seed}", name=f"{text}@{seed}", from_s=0.0, to_s=duration_s)
         else:
             digest, there_s = _recording(text)
             yield Stretch(channel=digest, name=text, from_s=0.0, to_s=min(duration_s, there_s))
         return
     left_s = duration_s
-    for part in found["parts"]:
+    for part in channel_info["parts"]:
         if left_s <= 0:
             return
         name = part["text"]
@@ -136,15 +136,15 @@ def _crossed(text: str, seed: int, duration_s: float) -> Iterator[Stretch]:
 
 @cache
 def _checked(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_verus.check_channel(text))
-    return found
+    channel_info: dict[str, Any] = json.loads(_verus.check_channel(text))
+    return channel_info
 
 
 @cache
 def _recording(text: str) -> tuple[str, float]:
     """The digest of a recording's opportunities, and its duration, s."""
-    found = json.loads(_verus.trace_info(text))
-    return found["sha256"], found["duration_s"]
+    trace_info = json.loads(_verus.trace_info(text))
+    return trace_info["sha256"], trace_info["duration_s"]
 
 
 @cache

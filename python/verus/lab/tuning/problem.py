@@ -35,7 +35,7 @@ SAMPLERS = ("tpe", "nsga2", "cmaes")
 #: The halves of a search: rows on which candidates are tried, and rows that only finalists meet.
 TUNE, JUDGE = HALVES = ("tune", "judge")
 
-#: What stands before the name of a suite in a bound.
+#: Begins a bound that is a suite.
 CHECK = "check:"
 
 #: More candidates of one search are a typing error.
@@ -74,8 +74,8 @@ class Key:
         """Plain values, as the file states them."""
         if self.choices:
             return {"choices": list(self.choices)}
-        told: dict[str, Any] = {"from": self.low, "to": self.high}
-        return told | ({} if self.step is None else {"step": self.step}) | ({"log": True} if self.log else {})
+        entry: dict[str, Any] = {"from": self.low, "to": self.high}
+        return entry | ({} if self.step is None else {"step": self.step}) | ({"log": True} if self.log else {})
 
 
 def key_text(value: Value) -> str:
@@ -115,7 +115,7 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What is searched, over which rows, for what.
+    """A search.
 
     Attributes:
         name: Of the file, without its ending.
@@ -129,7 +129,7 @@ class Problem:
         sampler: One of `SAMPLERS`.
         candidates: How many candidates are tried.
         batch: How many of them are proposed before the results of any are known.
-        seed: Of what the sampler draws.
+        seed: Seed of the sampler.
         finalists: How many candidates are judged, at most.
         racing: Whether a candidate stops when the rows that it ran show that it is hopeless.
         measure: Adds numbers of one's own to a row, for aims and bounds to name; each by its name.
@@ -173,15 +173,15 @@ class Problem:
         return _with_keys(self.scheme, words)
 
     def identity(self, keys: Keys) -> str:
-        """A digest of all that decides which candidates are proposed and what comes of them, but not of their number.
+        """A digest of all that decides the candidates and their results, except how many there are.
 
         Args:
-            keys: What digests runs: traces, the controller's file and the engine by their contents.
+            keys: Digests runs: traces, the controller's file and the engine by their contents.
 
         Raises:
             OSError: A file cannot be read.
         """
-        told = {
+        decisive = {
             "runs": {half: [keys.of(run) for run in rows] for half, rows in self.halves.items()},
             "rivals": [keys.of(with_scheme(self.halves[TUNE][:1], text)[0]) for text in self.rivals],
             "scheme": self.scheme,
@@ -189,7 +189,7 @@ class Problem:
             "aims": [self.most, self.least, [bound.text for bound in self.bounds], self.measures],
             "search": [self.sampler, self.batch, self.seed, self.racing],
         }
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
 def with_scheme(rows: Sequence[Run], text: str) -> list[Run]:

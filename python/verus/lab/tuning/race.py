@@ -76,11 +76,11 @@ def looks(count: int, paths: int) -> list[int]:
     if paths <= count / 4:
         first = -(-first // paths) * paths
     first = max(_LEAST_ROWS, first)
-    found = []
+    counts = []
     while first < count:
-        found.append(first)
+        counts.append(first)
         first *= 2
-    return [*found, count]
+    return [*counts, count]
 
 
 def repeats(paths: Sequence[Hashable], senders: Sequence[Values]) -> frozenset[int]:
@@ -89,18 +89,18 @@ def repeats(paths: Sequence[Hashable], senders: Sequence[Values]) -> frozenset[i
     They tell nothing that the earlier row does not, so no interval may count them.
     """
     first: dict[tuple[Hashable, bytes], int] = {}
-    found = set()
+    repeated = set()
     for number, path in enumerate(paths):
         values = np.stack([values[number] for values in senders])
         if first.setdefault((path, values.tobytes()), number) != number:
-            found.add(number)
-    return frozenset(found)
+            repeated.add(number)
+    return frozenset(repeated)
 
 
 def differences(values: Values, other: Values, rows: Sequence[int], aim: int) -> npt.NDArray[np.float64]:
     """By how much a sender is better than another in an aim, on each of these rows that both observed."""
-    found = values[rows, aim] - other[rows, aim]
-    kept: npt.NDArray[np.float64] = found[~np.isnan(found)]
+    better_by = values[rows, aim] - other[rows, aim]
+    kept: npt.NDArray[np.float64] = better_by[~np.isnan(better_by)]
     return kept
 
 
@@ -110,11 +110,11 @@ def estimate(values: Values, other: Values, rows: Sequence[int]) -> list[float]:
     Args:
         values: Of the sender.
         other: Of one that ran all rows.
-        rows: What both ran.
+        rows: Rows that both ran.
     """
     means = np.nanmean(other, axis=0)
-    found = [differences(values, other, rows, aim) for aim in range(values.shape[1])]
-    return [float(mean + (diff.mean() if len(diff) else 0.0)) for mean, diff in zip(means, found, strict=True)]
+    better_by = [differences(values, other, rows, aim) for aim in range(values.shape[1])]
+    return [float(mean + (diff.mean() if len(diff) else 0.0)) for mean, diff in zip(means, better_by, strict=True)]
 
 
 def is_hopeless(values: Values, others: Sequence[Values], rows: Sequence[int]) -> bool:
@@ -123,7 +123,7 @@ def is_hopeless(values: Values, others: Sequence[Values], rows: Sequence[int]) -
     Args:
         values: Of the candidate.
         others: Those of candidates that ran these rows, too, and meet all bounds as far as that is known.
-        rows: What the candidate ran, without rows that tell nothing.
+        rows: Rows that the candidate ran, without repeated ones.
     """
     if not others or not len(rows):
         return False
@@ -134,10 +134,10 @@ def is_hopeless(values: Values, others: Sequence[Values], rows: Sequence[int]) -
 
 def _is_dominated(values: Values, other: Values, rows: Sequence[int]) -> bool:
     """Whether a sender is worse than another in each aim, by a signed-rank test; or the same in all but one."""
-    found = [differences(values, other, rows, aim) for aim in range(values.shape[1])]
-    if any(diff.size and diff.mean() > 0 for diff in found):
+    better_by = [differences(values, other, rows, aim) for aim in range(values.shape[1])]
+    if any(diff.size and diff.mean() > 0 for diff in better_by):
         return False
-    differing = [diff for diff in found if diff.any()]
+    differing = [diff for diff in better_by if diff.any()]
     return bool(differing) and all(_is_worse(diff) for diff in differing)
 
 

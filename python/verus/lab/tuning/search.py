@@ -1,8 +1,8 @@
-"""The loop: proposes candidates with a sampler of Optuna, races them over the tuned rows, and keeps all of it.
+"""The loop: proposes candidates with a sampler of Optuna, and races them over the tuned rows.
 
-Nothing depends on where the work was interrupted. Each proposal is drawn with a seed of its own from what was known
-when its batch began; a batch ends as a whole; a run's outcome is found again in the store. So a search that was killed
-and resumed proposes the same candidates, and ends with the same front.
+The result does not depend on interruptions. Each proposal has its own seed, and is drawn from the candidates of earlier
+batches. Outcomes of runs are in the store. So a search that was killed and resumed proposes the same candidates, and
+ends with the same front.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import Trial
 
-#: What became of a candidate.
+#: States of a candidate.
 COMPLETE, STOPPED, BROKEN = "complete", "stopped", "broken"
 
 #: Finds the checks of a suite that a scheme misses.
@@ -118,27 +118,27 @@ class Evaluation:
         Returns:
             For each scheme its rows in that order, or why one of them failed.
         """
-        found: dict[str, list[dict[str, Any]] | str] = {}
+        by_scheme: dict[str, list[dict[str, Any]] | str] = {}
         planned: list[tuple[str, int, Run, str]] = []
         for scheme, numbers in senders.items():
             missing = [number for number in numbers if (scheme, number) not in self._known]
             try:
                 runs = with_scheme([self.runs[number].without_series() for number in missing], scheme)
             except FieldError as error:
-                found[scheme] = error.problem
+                by_scheme[scheme] = error.problem
                 continue
             planned += [(scheme, number, run, self._keys.of(run)) for number, run in zip(missing, runs, strict=True)]
         runs, keys = [run for _, _, run, _ in planned], [key for _, _, _, key in planned]
         failed = complete(runs, keys, self._store, self._work, made=self._keys)
         for scheme, number, run, key in planned:
             if key in failed:
-                found.setdefault(scheme, f"over {run.trace}, seed {run.scenario['seed']}: {failed[key]}")
+                by_scheme.setdefault(scheme, f"over {run.trace}, seed {run.scenario['seed']}: {failed[key]}")
             else:
                 (row,) = metric_rows([run], [self._store.outcome(key)])
                 self._known[scheme, number] = self._measured(row)
         for scheme, numbers in senders.items():
-            found.setdefault(scheme, [self._known[scheme, number] for number in numbers if scheme not in found])
-        return found
+            by_scheme.setdefault(scheme, [self._known[scheme, number] for number in numbers if scheme not in by_scheme])
+        return by_scheme
 
     def _measured(self, row: dict[str, Any]) -> dict[str, Any]:
         """The metrics of a row that the search needs, and the numbers of the caller's own."""
@@ -152,12 +152,12 @@ class Evaluation:
         Raises:
             ValueError: A run failed.
         """
-        found = {}
+        by_scheme = {}
         for scheme, rows in self.rows(dict.fromkeys(schemes, range(len(self.runs)))).items():
             if isinstance(rows, str):
                 raise ValueError(f"`{scheme}` {rows}")
-            found[scheme] = rows
-        return found
+            by_scheme[scheme] = rows
+        return by_scheme
 
     def seconds(self, numbers: Sequence[int]) -> float:
         """The simulated seconds of these rows, each flow by itself: what their work is proportional to."""
@@ -311,12 +311,12 @@ class Search:
         known: Sequence[Candidate],
         tell: Callable[[float], None] = lambda _: None,
     ) -> list[Candidate]:
-        """Races candidates against each other's predecessors.
+        """Races candidates against each other and against those of earlier batches.
 
         Args:
             params: The values of each candidate's keys, by its number.
             known: The candidates that are known already.
-            tell: Told the share of the work that is done.
+            tell: Called with the share of the work that is done.
         """
         problem, count = self.problem, len(self.evaluation.runs)
         best = [self._values(candidate.scheme) for candidate in self.front(known)]
@@ -327,21 +327,21 @@ class Search:
         for look in self._looks if problem.racing else [count]:
             telling = [row for row in self.order[:look] if row not in self._repeats]
             running = [number for number in params if number not in ended]
-            found = self.evaluation.rows({schemes[number]: self.order[:look] for number in running})
+            measured = self.evaluation.rows({schemes[number]: self.order[:look] for number in running})
             values: dict[int, race.Values] = {}
             for number in running:
-                made = found[schemes[number]]
+                own_rows = measured[schemes[number]]
                 candidate = Candidate(
                     number=number, scheme=schemes[number], params=params[number], state=BROKEN, rows=look
                 )
-                why = made if isinstance(made, str) else self._unobserved(made, look)
-                if isinstance(made, str) or why:
+                why = own_rows if isinstance(own_rows, str) else self._unobserved(own_rows, look)
+                if isinstance(own_rows, str) or why:
                     ended[number] = replace(candidate, why=why)
                 elif look < count:
-                    values[number] = values_of(problem, dict(zip(self.order, made, strict=False)), count)
+                    values[number] = values_of(problem, dict(zip(self.order, own_rows, strict=False)), count)
                 else:
-                    ended[number] = self._complete(candidate, made)
-            others = {number: own for number, own in values.items() if self._may_be_feasible(found[schemes[number]])}
+                    ended[number] = self._complete(candidate, own_rows)
+            others = {number: own for number, own in values.items() if self._may_be_feasible(measured[schemes[number]])}
             for number, own in values.items():
                 mates = [mate for other, mate in others.items() if other != number]
                 if race.is_hopeless(own, [*best, *mates], telling):
@@ -390,15 +390,15 @@ class Search:
 
     def _excess(self, scheme: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         """By how much a sender violates each bound; a suite only if all other bounds are met."""
-        found = {}
+        excess = {}
         for bound in sorted(self.problem.bounds, key=lambda bound: bool(bound.suite)):
             if not bound.suite:
                 value = mean(rows, bound.metric)
                 assert value is not None  # such a candidate is broken, and such a start refused
-                found[bound.text] = bound.excess(value)
-            elif all(value <= 0 for value in found.values()):
-                found[bound.text] = float(len(self._misses(bound, scheme) - self._misses(bound, self.problem.scheme)))
-        return found
+                excess[bound.text] = bound.excess(value)
+            elif all(value <= 0 for value in excess.values()):
+                excess[bound.text] = float(len(self._misses(bound, scheme) - self._misses(bound, self.problem.scheme)))
+        return excess
 
     def _misses(self, bound: Bound, scheme: str) -> frozenset[str]:
         """The checks of a bound's suite that a scheme misses."""
@@ -428,9 +428,10 @@ class Search:
         most, aims = self.problem.finalists, self.problem.aims
         if len(aims) > 1:
             return thinned(self.front(candidates), most)
-        feasible = [candidate for candidate in candidates if candidate.is_feasible]
+        distinct = {candidate.scheme: candidate for candidate in reversed(candidates) if candidate.is_feasible}
         sign = self.problem.sign(aims[0])
-        return sorted(feasible, key=lambda candidate: -sign * candidate.means[aims[0]])[:most]
+        best = sorted(distinct.values(), key=lambda one: (-sign * one.means[aims[0]], one.number))
+        return best[:most]
 
     def _summary(self, done: Sequence[Candidate]) -> dict[str, Any]:
         """What came of the candidates, as plain values."""
@@ -457,7 +458,7 @@ class Search:
 
     def _importance(self, done: Sequence[Candidate]) -> dict[str, dict[str, float]]:
         """The share of an aim's variance that each key explains (fANOVA, Hutter 2014), over the complete candidates."""
-        optuna, found = self._optuna, {}
+        optuna, importance = self._optuna, {}
         if sum(candidate.state == COMPLETE for candidate in done) < _LEAST_FOR_IMPORTANCE:
             return {}
         for column, aim in enumerate(self.problem.aims):
@@ -470,8 +471,8 @@ class Search:
                 )
             except (RuntimeError, ValueError):  # all candidates came to the same
                 continue
-            found[aim] = {name: float(share) for name, share in shares.items() if math.isfinite(share)}
-        return found
+            importance[aim] = {name: float(share) for name, share in shares.items() if math.isfinite(share)}
+        return importance
 
     def _proposed(self, number: int) -> tuple[Trial, dict[str, Value]]:
         """The proposal of that number, begun if it is not there, and the values of its keys.
@@ -545,12 +546,12 @@ def _described(problem: Problem) -> dict[str, Any]:
         "bounds": [bound.text for bound in problem.bounds],
         "rivals": list(problem.rivals),
         "sampler": problem.sampler,
-        "asked": problem.candidates,
+        "planned": problem.candidates,
         "rows": {half: [_row(run) for run in problem.halves[half]] for half in HALVES},
     }
 
 
 def _row(run: Run) -> dict[str, Any]:
     """What tells a row from the others."""
-    told = {"part": run.part, "trace": run.trace, "queue": run.queue, "flows": len(run.contestant.flows)}
-    return {**told, "delay_ms": run.scenario["delay_ms"], "seed": run.scenario["seed"]}
+    row = {"part": run.part, "trace": run.trace, "queue": run.queue, "flows": len(run.contestant.flows)}
+    return {**row, "delay_ms": run.scenario["delay_ms"], "seed": run.scenario["seed"]}
