@@ -44,8 +44,10 @@ def elsewhere(command: str) -> str | None:
         return "what fetches, builds and tests this, which is done"
     if any(word.startswith("scripts/") for word in words):
         return "a kernel, which takes minutes to build"
-    if "sweep" in words or any(re.search(r"tide|dctcp\.py|flood\.py", word) for word in words):
+    if {"sweep", "tune"} & set(words) or any(re.search(r"tide|dctcp\.py|flood\.py|level\.py", word) for word in words):
         return "a study or a controller of the reader's own, whose pages have tests of their own"
+    if words == ["verus", "report", "tuned"]:
+        return "a search, whose page has tests of its own"
     if words[:2] == ["verus", "check"] and not {"--list", "--explain"} & set(words):
         return "suites, which tests of their own run"
     if words[:2] in (["sudo", "systemctl"], ["sudo", "bpftool"]):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from verus._verus import Acked, Departure, Feedback, Timeout
-    from verus.api import Comparison, Flow, FlowResult, Link, Metrics, Result, compare, simulate
+    from verus.api import Comparison, Flow, FlowResult, Link, Metrics, Result, Tuning, compare, simulate, tune
     from verus.controller import Controller
     from verus.lab.runner import RunError
     from verus.trace import Trace
@@ -37,8 +37,10 @@ __all__ = [
     "RunError",
     "Timeout",
     "Trace",
+    "Tuning",
     "compare",
     "simulate",
+    "tune",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The typed Python API: one simulation (`simulate`) and a grid of them (`compare`).
+"""The typed Python API: one simulation (`simulate`), a grid of them (`compare`), and a search over keys (`tune`).
 
 Options are keywords and carry their units; results are NumPy arrays and Arrow tables. The same seed
 gives the same numbers. The interpreter lock is released while Rust works.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
@@ -18,13 +20,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from verus.controller import Scheme, text_of
+from verus.controller import Controller, Scheme, text_of
 from verus.errors import FieldError, near_or_all
+from verus.lab import store
 from verus.lab.arguments import above_zero, text_list, whole
 from verus.lab.keywords import spelled_out
 from verus.lab.results import Results
 from verus.lab.results_folder import check_folder, new_folder
-from verus.lab.runner import Progress, RunError, run_all, run_each, sort_out
+from verus.lab.runner import Progress, RunError, as_ended, run_all, run_each, sort_out
 from verus.lab.scenario import DEFAULT_CHANNELS, DEFAULT_SCHEMES, PAPER_QUEUE, Contestant, Settings, check_fields
 from verus.lab.schema import PathOptions, PathSettings, RunOptions, RunSettings, Scenario
 from verus.report import summary
@@ -32,6 +35,7 @@ from verus.report.table import comparison as comparison_table
 from verus.report.table import printed, run_table
 
 if TYPE_CHECKING:
+    from verus.lab.tuning.problem import Problem
     from verus.report.notebook import Plot
 
 Array = npt.NDArray[Any]
@@ -564,3 +568,135 @@ def compare(
     if problems:
         raise RunError(problems, comparison)
     return comparison
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """A finished search, which `tune` returns.
+
+    Attributes:
+        folder: Where it is; the same call finds it there again.
+        candidates: Each candidate, in the order of proposals: its `number`, its `scheme`, its `params`, its `state`
+            (`complete`, `stopped`, `broken`) and its `means` over the tuned rows.
+        front: Those that no other beats in all aims, by the first aim.
+    """
+
+    folder: Path
+    candidates: Sequence[Mapping[str, Any]]
+    front: Sequence[Mapping[str, Any]]
+    _problem: Problem = field(repr=False)
+    _threads: int | None = field(default=None, repr=False)
+
+    def judge(self) -> list[dict[str, Any]]:
+        """Runs the finalists, the start and its rivals on the judged rows, once.
+
+        Returns:
+            For each its `scheme`, its `means` on both halves, `above` (by how much it is above the start) and
+            `verdicts` (`better`, `equal` or `worse` than the start).
+
+        Raises:
+            ValueError: The folder was judged before, no candidate meets all bounds, or a run fails.
+        """
+        from verus.lab.tuning.folder import TuneFolder
+        from verus.lab.tuning.judging import judge
+
+        work = functools.partial(as_ended, threads=self._threads, columns=False)
+        judged = judge(self._problem, TuneFolder(self.folder), work, keys=store.Keys(store.engine()))
+        senders: list[dict[str, Any]] = judged["senders"]
+        return senders
+
+    def report(self) -> Path:
+        """Draws the page of the search into its folder; returns where it is."""
+        from verus.lab.tuning.folder import TuneFolder
+        from verus.report.tune_page import write_tune_page
+
+        return write_tune_page(TuneFolder(self.folder))
+
+
+def tune(
+    *,
+    scheme: str | type[Controller],
+    keys: Mapping[str, Mapping[str, Any]],
+    tune_on: Mapping[str, Any],
+    judge_on: Mapping[str, Any],
+    most: Sequence[str] = (),
+    least: Sequence[str] = (),
+    bounds: Sequence[str] = (),
+    rivals: Sequence[str] = ("cubic", "bbr", "copa", "forward"),
+    measure: Callable[[Mapping[str, Any]], Mapping[str, float]] | None = None,
+    measures: Sequence[str] = (),
+    out: str | PathLike[str],
+    threads: int | None = None,
+    progress: Progress | None = None,
+    **search: Any,
+) -> Tuning:
+    """Searches over a controller's keys, as ``verus tune`` does; needs Optuna (``pip install 'verus-cc[tune]'``).
+
+    Args:
+        scheme: ``NAME``, ``FILE.py:CLASS``, or a class that a file defines; its keys are arguments of the class.
+        keys: For each key ``{"from": 0.5, "to": 4.0}``, with ``"step"`` or ``"log": True``, or ``{"choices": [...]}``.
+        tune_on: The rows on which candidates are tried: axes as in a study, such as ``{"trace": ["rate:12"]}``.
+        judge_on: The rows on which finalists are judged; they may share nothing with the others.
+        most: Metrics of which more is better.
+        least: Metrics of which less is better.
+        bounds: Conditions, such as ``"jain >= 0.9"``.
+        rivals: Schemes that are shown beside.
+        measure: An objective of one's own: takes a row of results, returns numbers that aims and bounds may name.
+        measures: The names of these numbers. They identify a search; the code of `measure` does not.
+        out: The folder of the search.
+        threads: Cores; all of them if None.
+        progress: Called with how far it is; an exception in it stops the search.
+        **search: What a file has under ``[search]``: ``sampler``, ``candidates``, ``batch``, ``seed``, ``finalists``,
+            ``racing``.
+
+    Raises:
+        ValueError: A value cannot be used, the halves overlap, or the folder is of another search; the message names
+            the field.
+        OSError: A trace cannot be read.
+    """
+    from verus.lab.tuning.folder import TuneFolder
+    from verus.lab.tuning.problem import problem_of
+    from verus.lab.tuning.search import Search
+    from verus.suites.bounds import checks_of
+
+    if threads is not None:
+        whole("threads", threads, 1)
+    content = {
+        "scheme": scheme if isinstance(scheme, str) else _in_file(scheme),
+        "keys": keys,
+        "tune": tune_on,
+        "judge": judge_on,
+        "aim": {"most": list(most), "least": list(least), "bounds": list(bounds)},
+        "rivals": list(rivals),
+        "search": search,
+    }
+    folder = TuneFolder(Path(out))
+    problem = problem_of(content, folder.path.name, measure=measure, measures=measures)
+    folder.check()
+    work = functools.partial(as_ended, threads=threads, columns=False)
+    checks = checks_of(problem, threads)
+    ran = Search(problem, folder, work, keys=store.Keys(store.engine()), checks=checks).run(progress)
+    return Tuning(
+        folder=folder.path,
+        candidates=ran["candidates"],
+        front=[ran["candidates"][number] for number in ran["front"]],
+        _problem=problem,
+        _threads=threads,
+    )
+
+
+def _in_file(kind: type[Controller]) -> str:
+    """The scheme of a class by its file, whose content decides whether a run is found again.
+
+    Raises:
+        FieldError: It is no controller, or no file defines it.
+    """
+    if not isinstance(kind, type) or not issubclass(kind, Controller):
+        raise FieldError("scheme", f"must be a text or a class of verus.Controller, not {kind!r}")
+    try:
+        path = inspect.getsourcefile(kind)
+    except (OSError, TypeError):
+        path = None
+    if path is None or not Path(path).is_file() or "." in kind.__qualname__:
+        raise FieldError("scheme", f"`{kind.__qualname__}` is at the top of no file: write it into one")
+    return f"{path}:{kind.__name__}"

@@ -27,16 +27,16 @@ def report(
     Parameters
     ----------
     folders
-        Folders that `verus compare`, `sweep`, `check`, `reproduce`, `probe` or `shell` wrote. Several must be of
-        `compare`, `probe` or `shell`: runs over the same channel and queue then share their charts. Or logs of flows
-        (`--qlog`, or of other QUIC stacks), `.sqlog` or `.qlog`, each drawn as a page beside it (`.html`).
+        Folders that `verus compare`, `sweep`, `tune`, `check`, `reproduce`, `probe` or `shell` wrote. Several must be
+        of `compare`, `probe` or `shell`: runs over the same channel and queue then share their charts. Or logs of
+        flows (`--qlog`, or of other QUIC stacks), `.sqlog` or `.qlog`, each drawn as a page beside it (`.html`).
     out
         Folder for the report of several folders. Default: a new one in `verus-results`.
     force
         Replace the contents of that folder.
     """
     from verus.errors import FieldError
-    from verus.lab.metric_rows import CHECK, SWEEP
+    from verus.lab.metric_rows import CHECK, SWEEP, TUNE
     from verus.lab.qlog_events import is_log_name
     from verus.lab.results import Results
     from verus.lab.results_folder import check_folder, new_folder, new_name, own
@@ -57,7 +57,7 @@ def report(
         distinct = len(set(names)) == len(names)
         if len(set(folders)) < len(folders):
             raise ValueError("`verus report`: a folder is named twice")
-        for kind, verb in ((CHECK, "check"), (SWEEP, "sweep")):
+        for kind, verb in ((CHECK, "check"), (SWEEP, "sweep"), (TUNE, "tune")):
             if kind in kinds:
                 name = names[kinds.index(kind)]
                 raise ValueError(f"`{name}` is from `verus {verb}`, whose page has nothing to lay over others")
@@ -86,6 +86,11 @@ def report(
             from verus.report.study_page import write_study_page
 
             path = write_study_page(Folder(folder))
+        elif kind == TUNE:
+            from verus.lab.tuning.folder import TuneFolder
+            from verus.report.tune_page import write_tune_page
+
+            path = write_tune_page(TuneFolder(folder))
         else:
             try:
                 path = write_page(Results.read(folder), folder)
@@ -104,13 +109,16 @@ def _kind(folder: Path) -> str:
         OSError: Its `run.json` cannot be read.
         ValueError: It is not one of ours.
     """
-    from verus.lab.metric_rows import SWEEP
+    from verus.lab.metric_rows import SWEEP, TUNE
     from verus.lab.results_folder import read_config
     from verus.lab.sweep import Folder
+    from verus.lab.tuning.folder import TuneFolder
 
     if not (folder / "run.json").exists():
         if Folder(folder).plan_path.exists():
             return SWEEP
+        if TuneFolder(folder).search.exists():
+            return TUNE
         if not folder.exists():
             raise ValueError(f"`{folder}`: there is no such folder")
         if not folder.is_dir():

@@ -50,6 +50,12 @@ VERBS = {
         ("verus sweep study.toml", "verus sweep status study.toml", "verus sweep merge part1 part2 --out whole"),
         "docs/studies.md",
     ),
+    "tune": Verb(
+        "Search over a controller's constants: from a file, on some rows, then judged once on others.",
+        "tune",
+        ("verus tune gains.toml --out tuned", "verus tune gains.toml --out tuned --judge", "verus report tuned"),
+        "docs/tutorials/tuning.md",
+    ),
     "play": Verb(
         "Open the playground in the browser: watch a controller on a link, or set its window yourself.",
         "play",

@@ -6,6 +6,7 @@ costs only time, as the scheduler gives its work to another.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -34,25 +35,16 @@ _PATIENCE_S = 15
 _BATCH_S = 600.0
 
 
-def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = None) -> Generator[tuple[int, Ended]]:
-    """Runs everything on the cluster; yields each one's index and outcome, without arrays, as soon as it arrives.
-
-    Args:
-        runs: The runs.
-        address: The scheduler's address, such as ``tcp://HOST:PORT``; or ``local:N`` for N
-            processes of this machine.
-        progress: Called as runs end.
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """A client of a cluster; the workers of ``local:N`` live as long as the block.
 
     Raises:
         FieldError: Dask is not installed, or there is no such cluster.
-        ValueError: A scenario is refused.
-        OSError: A trace cannot be read.
-        RuntimeError: A worker has another build of the simulator, or the cluster lost a run.
     """
     try:
         import dask
         from distributed import Client, LocalCluster, Security
-        from distributed import as_completed as completed
     except ImportError as error:
         raise FieldError("cluster", f"needs Dask: pip install 'verus-cc[cluster]' ({error})") from error
     kind, _, count = address.partition(":")
@@ -87,33 +79,59 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
     except (OSError, ValueError, TypeError, ImportError) as error:  # the last two: no key for TLS, or no UCX
         raise FieldError("cluster", f"`{address}` cannot be reached ({error})") from error
     try:
-        sent: dict[str, Any] = {}
-        digests = Digests()
-        futures = {}
-        for indices in _batches(runs, workers=len(client.nthreads())):
-            texts, files = _packed([runs[index] for index in indices], digests)
-            for name, path in files.items():
-                if name not in sent:
-                    sent[name] = client.submit(bytes, inputs.content(path), key=f"verus-file-{name}")
-            parts = [sent[name] for name in files]
-            futures[client.submit(_work, texts, store.engine(), [*files], *parts, pure=False)] = indices
-        done = 0
-        for future in completed(futures):
-            try:
-                ended = future.result()
-            except (ValueError, OSError):
-                raise
-            except Exception as error:  # Dask's own errors, such as a worker that died again and again
-                raise RuntimeError(f"{address}: {error}") from error
-            for index, told in zip(futures[future], ended, strict=True):
-                done += 1
-                if progress is not None:
-                    progress(done, len(runs), done / len(runs))
-                yield index, RuntimeError(told) if isinstance(told, str) else store.unpack(told)
+        yield client
     finally:
         client.close()
         if local is not None:
             local.close()
+
+
+def as_ended(
+    runs: Sequence[Run], *, address: str, progress: Progress | None = None, client: Any = None
+) -> Generator[tuple[int, Ended]]:
+    """Runs everything on the cluster; yields each one's index and outcome, without arrays, as soon as it arrives.
+
+    Args:
+        runs: What to run.
+        address: That of a scheduler, such as ``tcp://HOST:PORT``; or ``local:N`` for N processes of this machine.
+        progress: Called as runs end.
+        client: Connected to it already (`connected`), for those who run several things after one another.
+
+    Raises:
+        FieldError: Dask is not installed, or there is no such cluster.
+        ValueError: A scenario is refused.
+        OSError: A trace cannot be read.
+        RuntimeError: A worker has another build of the simulator, or the cluster lost a run.
+    """
+    if client is None:
+        with connected(address) as client:
+            yield from as_ended(runs, address=address, progress=progress, client=client)
+        return
+    from distributed import as_completed as completed
+
+    sent: dict[str, Any] = {}
+    digests = Digests()
+    futures = {}
+    for indices in _batches(runs, workers=len(client.nthreads())):
+        texts, files = _packed([runs[index] for index in indices], digests)
+        for name, path in files.items():
+            if name not in sent:
+                sent[name] = client.submit(bytes, inputs.content(path), key=f"verus-file-{name}")
+        parts = [sent[name] for name in files]
+        futures[client.submit(_work, texts, store.engine(), [*files], *parts, pure=False)] = indices
+    done = 0
+    for future in completed(futures):
+        try:
+            ended = future.result()
+        except (ValueError, OSError):
+            raise
+        except Exception as error:  # Dask's own errors, such as a worker that died again and again
+            raise RuntimeError(f"{address}: {error}") from error
+        for index, told in zip(futures[future], ended, strict=True):
+            done += 1
+            if progress is not None:
+                progress(done, len(runs), done / len(runs))
+            yield index, RuntimeError(told) if isinstance(told, str) else store.unpack(told)
 
 
 def _batches(runs: Sequence[Run], *, workers: int) -> Iterator[list[int]]:

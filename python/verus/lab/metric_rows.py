@@ -38,6 +38,9 @@ CHECK = "check"
 #: The kind of the results of `verus sweep`, which have a plan in place of a `run.json`.
 SWEEP = "sweep"
 
+#: What `verus tune` leaves, which has a `search.json` instead.
+TUNE = "tune"
+
 
 def made_by(kind: str) -> str:
     """The command that wrote results of a kind, in words.
@@ -46,7 +49,10 @@ def made_by(kind: str) -> str:
         >>> made_by("probe"), made_by("sigcomm-fig10")
         ('`verus probe`', '`verus reproduce sigcomm-fig10`')
     """
-    verbs = {RECORDING: "probe client --record", **{verb: verb for verb in ("compare", PROBE, SHELL, CHECK, SWEEP)}}
+    verbs = {
+        RECORDING: "probe client --record",
+        **{verb: verb for verb in ("compare", PROBE, SHELL, CHECK, SWEEP, TUNE)},
+    }
     return "`verus.simulate`, in Python" if kind == "simulate" else f"`verus {verbs.get(kind, f'reproduce {kind}')}`"
 
 

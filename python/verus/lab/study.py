@@ -111,6 +111,16 @@ def read(path: Path) -> Study:
         raise ValueError(f"`{path}`: {error}") from error
 
 
+def planned_runs(told: Mapping[str, Any]) -> Sequence[Planned]:
+    """The runs of a table that is written as a study is.
+
+    Raises:
+        OSError: A trace cannot be read.
+        ValueError: It says something that cannot be run; the message begins with the key.
+    """
+    return _study(told, "table").runs
+
+
 class _StudyError(ValueError):
     """A problem, with the key before it."""
 

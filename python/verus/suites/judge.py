@@ -177,6 +177,12 @@ def judge(
     ]
 
 
+def missed(suite: Suite, scheme: str, *, threads: int | None = None) -> frozenset[str]:
+    """The names of the checks of a suite that a scheme misses."""
+    verdicts = judge([suite], [Contestant.from_scheme(scheme)], threads=threads)
+    return frozenset(verdict.row for verdict in verdicts if verdict.verdict == MISSED)
+
+
 def _concern(row: Row, contestant: Contestant) -> str | None:
     if row.names(contestant.scheme):
         return OWN
