@@ -52,8 +52,12 @@ def claims(text: str) -> dict[str, str]:
     rows = ["| source | claims | held | run it again |", "|---|---|---|---|"]
     for section in sections:
         title = section.splitlines()[0].removeprefix("## ")
-        name = re.findall(r"^`verus reproduce (\S+)`$", section, flags=re.MULTILINE)[0]
-        held, missed = section.count("| held |"), section.count("| **not held** |")
+        command = re.search(r"^`verus reproduce (\S+)`$", section, flags=re.MULTILINE)
+        if command is None:  # of all claims
+            rows += ["", section]
+            continue
+        name = command[1]
+        held, missed = (len(re.findall(verdict, section)) for verdict in (r"\| held\b", r"\| \*\*not held\b"))
         rows.append(f"| [{title}](claims/{name}.md) | {held + missed} | {held} | `verus reproduce {name}` |")
         pages[f"{CLAIMS.removesuffix('.md')}/{name}.md"] = f"[All claims](../claims.md)\n\n{section[1:]}"
     return {CLAIMS: "\n".join([lead, *rows, ""]), **pages}

@@ -270,7 +270,7 @@ async fn requests_that_are_not_finished_hold_bounded_memory_threads_and_descript
                     path: "d".repeat(60).into_bytes(),
                 },
             };
-            raw::say(&mut send, &request).await;
+            raw::send_frame(&mut send, &request).await;
             open.push((send, receive));
         }
     }
