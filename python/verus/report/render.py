@@ -63,7 +63,9 @@ FORMATS = (".svg", ".png", ".pdf")
 def picture(spec: Spec, ending: str) -> bytes:
     """The figure as a file of one of the `FORMATS`."""
     drawn = svg(spec)
-    return {".svg": str.encode, ".png": png, ".pdf": pdf}[ending](drawn)
+    if ending == ".svg":
+        return drawn.encode()
+    return {".png": png, ".pdf": pdf}[ending](drawn)
 
 
 def write(name: str, spec: Spec, folder: Path) -> None:
