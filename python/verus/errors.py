@@ -19,14 +19,20 @@ class FieldError(ValueError):
         problem: The problem, as the rest of a sentence after the field's name.
 
     Example:
+        >>> import pickle
         >>> str(FieldError("duration_s", "must be above 0, not -1"))
         'duration_s: must be above 0, not -1'
+        >>> pickle.loads(pickle.dumps(FieldError("seed", "must be whole"))).field  # from a pool of processes
+        'seed'
     """
 
     def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
+        super().__init__(field, problem)  # the arguments that unpickling calls it with
         self.field = field
         self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}"
 
 
 #: Options whose names differ from the argument's.
