@@ -104,7 +104,11 @@ fn a_probe_server_that_closes_a_test_with_control_sequences_is_told_of_in_one_pl
     let close = (keys.server).sealed(0, |buffer| close.encode(Kind::Close, 7, buffer));
     socket.recv_from(&mut buffer).expect("its first word");
     socket.send_to(&close, from).expect("sent");
-    harmless(&complaint(&client.wait_with_output().expect("it ends")), 1);
+    let output = client.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    harmless(&String::from_utf8_lossy(&output.stderr), 1);
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(!table.contains("FORGED"), "{table}");
 }
 
 /// Says hello until there is an answer that is no [`Retry`]; gives that to `answer`.
