@@ -41,9 +41,9 @@ pub enum JitterConfig {
 }
 
 /// The two parts of Wi-Fi's jitter. The first is Poisson with a mean of 1, each event up to 1 ms.
-/// The second is Poisson with a mean of 12, each event up to 7.5 ms. It concerns a share of (mean −
-/// 1) / 84 of the packets (the published code; draft-huitema-ccwg-c4-test says 90). A uniform part
-/// of the last event has passed already, except where it is the only event of the second kind.
+/// The second is Poisson with a mean of 12, each event up to 7.5 ms. It concerns a share of
+/// (mean − 1) / 84 of the packets (the published code; draft-huitema-ccwg-c4-test says 90). A uniform
+/// part of the last event has passed already, except where it is the only event of the second kind.
 const WIFI_SPELLS: [Spells; 2] = [
     Spells {
         events: 1.0,

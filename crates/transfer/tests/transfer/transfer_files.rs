@@ -384,9 +384,12 @@ async fn a_source_that_changes_while_it_is_sent_does_not_arrive() {
         fs::write(world.mine("other"), noise(24 * MEGABYTE, 2)).expect("written");
         fs::rename(world.mine("other"), path).expect("renamed");
     };
-    let changes: [(&str, &dyn Fn(&Path)); 3] =
-        [("grown", &grow), ("cut", &shrink), ("replaced", &replace)];
-    for (name, change) in changes {
+    for name in ["grown", "cut", "replaced"] {
+        let change = |path: &Path| match name {
+            "grown" => grow(path),
+            "cut" => shrink(path),
+            _ => replace(path),
+        };
         fs::write(world.mine(name), noise(24 * MEGABYTE, 1)).expect("written");
         let trouble = put_and_midway(&world, name, async || change(&world.mine(name))).await;
         let words = trouble.to_string();
