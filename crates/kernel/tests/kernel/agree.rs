@@ -148,7 +148,7 @@ proptest! {
     #[test]
     fn window_and_pace_are_the_same(
         (rate, given) in (number(), 0u64..1 << 40),
-        [base, queue, wanted, lead] in prop::array::uniform4(prop_oneof![3 => 0u64..1_000_000, 1 => number()]),
+        [base, queue, target, lead] in prop::array::uniform4(prop_oneof![3 => 0u64..1_000_000, 1 => number()]),
         packet in 0u64..65_536,
         phase in prop::sample::select(vec![
             law::Phase::Given,
@@ -157,7 +157,7 @@ proptest! {
             law::Phase::ShortDrain,
         ]),
     ) {
-        let state = law::State { rate, base, queue, wanted, lead, packet, given, phase };
+        let state = law::State { rate, base, queue, target, lead, packet, given, phase };
         let native = NATIVE.with_borrow_mut(|native| native.decide(&state));
         prop_assert_eq!(native, law::decide(&state));
     }

@@ -180,7 +180,7 @@ impl Native {
             state.rate,
             state.base,
             state.queue,
-            state.wanted,
+            state.target,
             state.lead,
             state.packet,
             state.given,
