@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use crate::law::{Core, Event, Heard, Native, assert_same};
+use crate::law::{Acknowledgement, Core, Event, Native, assert_same};
 
 /// More would be slow, and reach nothing new.
 const MOST_EVENTS: usize = 2000;
@@ -30,7 +30,7 @@ pub fn check(bytes: &[u8]) {
             let Some(event) = input.event(&mut clock) else {
                 break;
             };
-            assert_same(native.hear(event), core.hear(event), event);
+            assert_same(native.handle(event), core.handle(event), event);
         }
     });
 }
@@ -70,7 +70,7 @@ impl Input<'_> {
             },
             _ => {
                 let rtt = self.number();
-                Event::Heard(Heard {
+                Event::Acknowledged(Acknowledgement {
                     now,
                     rtt,
                     sent: if kind & 0x40 == 0 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* When a flow drains, as crates/verus/src/forward/drain.rs has it; the reasons are there. Times in ns. */
+/*
+ * The drains of a flow, as in crates/verus/src/forward/drain.rs, which gives the reasons. Times in
+ * ns.
+ */
 #ifndef VERUS_DRAINS_H
 #define VERUS_DRAINS_H
 
@@ -22,7 +25,7 @@ struct drains {
 	u64 before;
 	u64 base;
 	u64 calm;
-	/* Since when, of a drain. */
+	/* When the drain began. */
 	u64 since;
 	/* enum law_phase. */
 	u8 phase;
@@ -32,7 +35,7 @@ struct drains {
 	u32 reserved;
 };
 
-/* What there is to see. */
+/* An observation of the queue, its target and the path. */
 struct seen {
 	u64 queue;
 	u64 target;

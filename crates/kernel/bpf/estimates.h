@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What the law is told, as crates/verus/src/forward/estimates.rs and the files of estimates/ have it; the reasons are there.
- * Times in ns. The whole round trip is the way there, as the kernel hands over no arrival times.
+ * Measurements of the law's inputs, as in crates/verus/src/forward/estimates.rs and the files of
+ * estimates/, which give the reasons. Times in ns. The whole round trip counts as the forward
+ * path's delay, since the kernel provides no arrival times.
  */
 #ifndef VERUS_ESTIMATES_H
 #define VERUS_ESTIMATES_H
@@ -69,7 +70,7 @@ static inline int share_exceeds(const struct share *s, u64 n, u64 packet)
 #define FULL_MEMORY (8000 * MS)
 #define BARE_MEMORY (30000 * MS)
 
-/* More than any delay: no sample yet. */
+/* The least delay before the first sample: more than any delay. */
 #define NO_SAMPLE 0x7fffffffffffffffull
 
 struct least {
@@ -78,7 +79,7 @@ struct least {
 	u64 since;
 };
 
-/* The longest, where the core has the least of what is negated. */
+/* A maximum over one to two spans. The core takes the minimum of negated values instead. */
 struct most {
 	u64 older;
 	u64 newer;
@@ -95,7 +96,7 @@ struct path_delay {
 	u64 heard;
 	u64 last;
 	u64 newest;
-	/* Of the packet acknowledged last, in us. */
+	/* The queueing delay of the packet acknowledged last, in us. */
 	u32 delay;
 	u32 reserved;
 };
@@ -197,7 +198,7 @@ struct deliveries {
 	u64 pause;
 	u64 silence;
 	u64 sent;
-	/* G. */
+	/* G, the mean gap between arrivals. */
 	u64 gap;
 	u32 newest;
 	u32 begun;
@@ -233,7 +234,7 @@ static inline void deliveries_on(struct deliveries *d, u64 at, u64 sent, u64 siz
 	d->delivered += size;
 }
 
-/* Zero where nothing has been measured yet. */
+/* Returns 0, and sets no rate, before there is a measurement. */
 static inline int deliveries_rate(const struct deliveries *d, u64 period, u64 shortest, u64 *rate)
 {
 	u32 at = d->counted >> 6, delivered = d->delivered;
@@ -247,7 +248,7 @@ static inline int deliveries_rate(const struct deliveries *d, u64 period, u64 sh
 		u64 longer = (u64)(u32)(at - d->marks[index].at) << 6;
 
 		if (longer < span)
-			break; /* the ring has gone round */
+			break; /* the ring has wrapped */
 		span = longer;
 		bytes = (u32)(delivered - d->marks[index].delivered);
 	}
@@ -325,12 +326,12 @@ struct estimates {
 	u64 rate;
 	u64 base;
 	u64 queue;
-	u64 wanted;
-	/* What q was computed from last: r, the shares and c. */
-	u64 wanted_of;
-	u64 wanted_for;
-	u64 wanted_in;
-	/* s at r: the core computes it where it is used, this where r changes. */
+	u64 target;
+	/* The r, shares and c from which q was last computed. */
+	u64 target_rate;
+	u64 target_shares;
+	u64 target_room;
+	/* s at the rate r. */
 	u64 steady;
 	u64 budget;
 	u64 smoothed_rtt;
@@ -345,37 +346,39 @@ struct estimates {
 	struct deliveries deliveries;
 };
 
-/* What an acknowledgement revealed. */
+/* The contents of an acknowledgement. */
 struct heard {
 	u64 now;
-	/* When the newest packet that it acknowledges had left, and how long that took. */
+	/*
+	 * When the newest packet that it acknowledges had left, and the round trip of that packet.
+	 */
 	u64 sent;
 	u64 rtt;
-	/* Bytes acknowledged, and taken for lost. */
+	/* Bytes newly acknowledged, and newly declared lost. */
 	u64 acked;
 	u64 lost;
-	/* Packets that bore a congestion mark. */
+	/* Packets with a congestion mark. */
 	u64 marked;
 	u64 smoothed_rtt;
-	/* Bytes in flight before it. */
+	/* Bytes in flight before the acknowledgement. */
 	u64 in_flight;
-	/* That packet left when the source had run dry. */
+	/* Whether the newest packet left when the source had run dry. */
 	u64 app_limited;
-	/* When the newest of the packets taken for lost had left. */
+	/* When the newest of the packets declared lost had left. */
 	u64 lost_sent;
 };
 
-/* r is `rate`. */
+/* Sets r and s. */
 static inline void estimates_set_rate(struct estimates *e, u64 rate)
 {
 	e->rate = rate;
 	e->steady = law_steady(e->budget / 1000, rate) * 1000;
 }
 
-/* How much sooner than r carries it a window may leave. */
+/* The time by which a window may leave sooner than at rate r. */
 static inline u64 estimates_lead(const struct estimates *e)
 {
-	return room_is_bounded(&e->room) ? e->wanted : e->budget;
+	return room_is_bounded(&e->room) ? e->target : e->budget;
 }
 
 static inline void estimates_new(struct estimates *e, u64 budget)
@@ -388,7 +391,7 @@ static inline void estimates_new(struct estimates *e, u64 budget)
 	e->deliveries.pause = ~0ull;
 	e->deliveries.silence = SILENCE;
 	e->room.share = UNBOUNDED;
-	e->wanted_in = UNBOUNDED;
+	e->target_room = UNBOUNDED;
 	estimates_set_rate(e, 0);
 }
 
@@ -418,7 +421,7 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 			.packet_time = time_for(e->rate, packet),
 		};
 
-		room_on_loss(&e->room, h->now, &queue, e->wanted, e->steady, h->smoothed_rtt);
+		room_on_loss(&e->room, h->now, &queue, e->target, e->steady, h->smoothed_rtt);
 	}
 	if (settled) {
 		share_forget_step(&e->late);
@@ -431,16 +434,16 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 
 static inline u64 estimates_period(const struct estimates *e, u64 packet)
 {
-	u64 rounds = larger(times(more(e->base, e->wanted), 2), e->smoothed_rtt);
+	u64 rounds = larger(times(more(e->base, e->target), 2), e->smoothed_rtt);
 
 	rounds = smaller(rounds, larger(LONGEST_PERIOD, times(e->base, 2)));
 	return larger(rounds, smaller(time_for(e->rate, packet * FEWEST_PACKETS), 1000 * MS));
 }
 
-static inline void estimates_want(struct estimates *e)
+static inline void estimates_update_target(struct estimates *e)
 {
 	u64 lost = share_get(&e->lost), empty = share_get(&e->empty), late = share_get(&e->late);
-	u64 known = lost | empty << 20 | late << 40;
+	u64 shares = lost | empty << 20 | late << 40;
 	struct channel channel = {
 		.rate = e->rate,
 		.budget = e->budget / 1000,
@@ -450,13 +453,13 @@ static inline void estimates_want(struct estimates *e)
 		.room = e->room.share,
 	};
 
-	if (e->wanted_of && known == e->wanted_for && e->room.share == e->wanted_in &&
-	    apart(e->rate, e->wanted_of) <= e->wanted_of / 64)
+	if (e->target_rate && shares == e->target_shares && e->room.share == e->target_room &&
+	    apart(e->rate, e->target_rate) <= e->target_rate / 64)
 		return;
-	e->wanted_of = e->rate;
-	e->wanted_for = known;
-	e->wanted_in = e->room.share;
-	e->wanted = law_wanted(&channel) * 1000;
+	e->target_rate = e->rate;
+	e->target_shares = shares;
+	e->target_room = e->room.share;
+	e->target = law_target(&channel) * 1000;
 }
 
 static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, int steady)
@@ -467,11 +470,11 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 	e->queue = path_queue(&e->path);
 	since_drained = e->drained ? less(now, e->drained) : ~0ull;
 	period = estimates_period(e, packet);
-	if (deliveries_rate(&e->deliveries, period, more(e->base, e->wanted), &rate)) {
+	if (deliveries_rate(&e->deliveries, period, more(e->base, e->target), &rate)) {
 		int drained = since_drained <= more(period, times(e->smoothed_rtt, 2));
 		u64 refill = less(e->base / REFILL_PART, e->budget / 2);
 
-		if (rate > e->rate || !(e->dry || drained) || e->queue > larger(e->wanted, refill) ||
+		if (rate > e->rate || !(e->dry || drained) || e->queue > larger(e->target, refill) ||
 		    share_exceeds(&e->lost, REFILL_LOSS, packet))
 			estimates_set_rate(e, rate);
 	}
@@ -485,9 +488,9 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 	}
 	e->looked = now;
 	room_grow(&e->room, now, e->steady, e->budget);
-	estimates_want(e);
+	estimates_update_target(e);
 	e->deliveries.spacing = estimates_period(e, packet) / MARKS_PER_PERIOD;
-	e->deliveries.pause = more(e->base, e->wanted) / 2;
+	e->deliveries.pause = more(e->base, e->target) / 2;
 	e->deliveries.silence = larger(SILENCE, smaller(times(time_for(e->rate, packet), 2), LONGEST_SILENCE));
 }
 
@@ -497,7 +500,7 @@ static inline void estimates_lengthen(struct estimates *e, u64 rate)
 	e->base = path_base(&e->path);
 	e->queue = path_queue(&e->path);
 	estimates_set_rate(e, larger(e->rate, rate));
-	estimates_want(e);
+	estimates_update_target(e);
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * A flow: where its state is, and its record, which flows.bpf.c reads out. crates/kernel/src/flows.rs has the record, too.
+ * A flow: its state, and its record, which flows.bpf.c reads. crates/kernel/src/flows.rs defines
+ * the same record.
  */
 #ifndef VERUS_FLOW_H
 #define VERUS_FLOW_H
@@ -10,7 +11,10 @@
 
 struct flow {
 	struct forward law;
-	/* Marks (ECN) that the law has not heard of yet: windows in which the receiver told of any. */
+	/*
+	 * ECN marks not yet passed to the law: the number of windows in which the receiver echoed a
+	 * mark.
+	 */
 	u32 marks;
 	u32 timeouts;
 };
@@ -22,7 +26,7 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
-/* Little of it is more than 8 bytes, so that no compiler puts gaps in between. */
+/* Fields in the order of their sizes, so that no compiler inserts padding. */
 struct record {
 	u8 local[16];
 	u8 remote[16];
@@ -43,7 +47,7 @@ struct record {
 	u32 lost_packets;
 	u32 delivered_packets;
 	u32 timeouts;
-	/* In 2^-16. */
+	/* p, in 2^-16. */
 	u32 loss_share;
 	u16 local_port;
 	u16 remote_port;
@@ -53,7 +57,7 @@ struct record {
 	u8 reserved[3];
 };
 
-/* What a full packet takes on the wire (IP). */
+/* The size of a full packet on the wire (IP). */
 static inline u64 packet_of(const struct tcp_sock *tcp, u16 family)
 {
 	return tcp->mss_cache + tcp->tcp_header_len + (family == AF_INET6 ? 40 : 20);
@@ -69,7 +73,7 @@ static inline void fill(struct record *record, const struct flow *flow, const st
 	record->window_bytes = law->window;
 	record->base_ns = e->base;
 	record->queue_ns = e->queue;
-	record->target_ns = e->wanted;
+	record->target_ns = e->target;
 	record->smoothed_rtt_ns = e->smoothed_rtt;
 	record->packet_bytes = law->packet;
 	record->newest_rtt_ns = path_base(&e->path) + e->path.delay * 1000ull;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Reads the flows of one loaded congestion control out, as records: those of the reader's network namespace. */
+/*
+ * Writes a record of each flow of one loaded congestion control in the reader's network namespace.
+ */
 #include "flow.h"
 
 SEC("iter/tcp")

@@ -1,33 +1,40 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What the kernel's TCP calls: `forward` as a congestion control (struct_ops tcp_congestion_ops). The law is forward.h. */
+/*
+ * `forward` as a congestion control of the kernel's TCP (struct_ops tcp_congestion_ops). The law is
+ * in forward.h.
+ */
 #include "flow.h"
 
-/* As sock.h has them: TCP's own timer paces unless a queue discipline (fq) does. */
+/* From sock.h: TCP's own timer paces unless a queue discipline (fq) does. */
 enum { SK_PACING_NONE, SK_PACING_NEEDED };
-/* As tcp.h has them. */
+/* From tcp.h. */
 enum { TCP_CA_CWR = 2, TCP_CA_LOSS = 4 };
-/* Root need not allow it to users by name: with it alone can another network namespace have it as its default. */
+/*
+ * From tcp.h: root need not allow it to users by name. No other network namespace can have it as
+ * its default without this flag.
+ */
 enum { TCP_CONG_NON_RESTRICTED = 1 };
 
 /*
- * A receiver answers every second packet at once, and one alone after up to 40 ms (delayed ACK, RFC 1122): the round trip of
- * that says nothing. So packets leave in pairs. A pair takes a window of two pairs, as TCP sends half a window at once at the
- * most; a small window is enforced by its pace.
+ * A receiver acknowledges every second packet at once, and a single one after up to 40 ms (delayed
+ * ACK, RFC 1122). The round trip of the latter is no measure of the path, so packets leave in
+ * pairs. A pair needs a window of two pairs, since TCP sends at most half a window at once. The
+ * pace enforces a small window.
  */
 #define PAIR 2
 #define LEAST_WINDOW (2 * PAIR)
 
-/* Flows that began and ended. */
+/* The numbers of flows that began and ended. */
 struct {
 	u64 begun;
 	u64 ended;
 } count SEC(".data.count");
 
 #define ARGUMENT(type, n) ((type)context[n])
-/* The kernel hands a struct tcp_sock over where its type says struct sock. */
+/* Casts a struct sock, for which the kernel passes a struct tcp_sock. */
 #define TCP(sock) ((struct tcp_sock *)(sock))
 
-/* A flow as it begins: all zero, as what is new there is. */
+/* Creates the state of a new flow, all zero. */
 static inline struct flow *begin(struct sock *sock)
 {
 	struct flow *flow;
@@ -40,9 +47,9 @@ static inline struct flow *begin(struct sock *sock)
 }
 
 /*
- * The round trip of the newest packet acknowledged; 0 where it says nothing new. Of a packet that was sent twice it is not
- * known, and of one that the receiver may have kept unanswered for a while since no other followed (delayed ACK) only if it is
- * shorter than what is known.
+ * The round trip of the newest packet acknowledged; 0 where there is no valid sample. A packet that
+ * was sent twice gives none. A single packet, whose acknowledgement the receiver may have delayed
+ * (delayed ACK), gives one only if it is shorter than the known round trip.
  */
 static inline u64 round_trip(const struct rate_sample *sample, u64 known)
 {
@@ -61,7 +68,7 @@ void flow_release(u64 *context)
 		__sync_fetch_and_add(&count.ended, 1);
 }
 
-/* The law alone says what the window is: nothing is given back where there was no loss. */
+/* Keeps the window, which the law alone decides: no window is restored after a spurious loss. */
 SEC("struct_ops")
 u32 flow_undo(u64 *context)
 {
@@ -80,19 +87,22 @@ u32 flow_burst(u64 *context __attribute__((unused)))
 	return PAIR;
 }
 
-/* In a drain a pair is in flight at the most, and its packets leave within 10 ms: with the law's pace the second would leave
- * when the drain is over, and Q would be as if the drain had not moved it. */
+/*
+ * The least pace in a drain. At most a pair is in flight then, and its packets leave within 10 ms.
+ * With the law's pace the second would leave after the drain, and Q would appear unchanged by the
+ * drain.
+ */
 #define DRAIN_BYTES_PER_S (1200000 / 8)
 
-/* Set before the program is loaded. */
+/* The configuration, which the loader sets before it loads the program. */
 const volatile struct {
-	/* The name under which it is registered. */
+	/* The name under which the congestion control is registered. */
 	char name[16];
 	/* The delay budget. */
 	u64 budget_ns;
 } config SEC(".rodata.config") = { .name = "forward", .budget_ns = 90 * MS };
 
-/* Hands window and pace to TCP, which counts packets and bytes of payload. */
+/* Passes window and pace to TCP, which counts packets and bytes of payload. */
 static inline void apply(struct sock *sock, const struct forward *law)
 {
 	struct tcp_sock *tcp = TCP(sock);
@@ -103,8 +113,9 @@ static inline void apply(struct sock *sock, const struct forward *law)
 
 	tcp->snd_cwnd = larger(smaller(window, tcp->snd_cwnd_clamp), 1);
 	/*
-	 * Until r is known, q is seconds and the law's pace next to nothing. TCP waits as long as the pace said when a packet
-	 * left, whatever is learnt meanwhile: in slow start a window leaves in a round trip.
+	 * Before r is known, q is seconds long and the law's pace almost zero. TCP waits by the
+	 * pace at the last departure, even if the pace has risen since. So in slow start a window
+	 * leaves in a round trip.
 	 */
 	if (law->is_starting && law->estimates.smoothed_rtt)
 		pace = larger(pace, tcp->snd_cwnd * (u64)tcp->mss_cache * 1000000 / (law->estimates.smoothed_rtt / 1000 + 1));
@@ -122,18 +133,21 @@ void forward_init(u64 *context)
 		return;
 	forward_start(&flow->law, tcp->tcp_mstamp * 1000, packet_of(tcp, sock->__sk_common.skc_family), config.budget_ns);
 	if (tcp->srtt_us) {
-		/* A connection that had another congestion control goes on from its window. */
+		/* A connection that had another congestion control continues from its window. */
 		u64 window = tcp->snd_cwnd * flow->law.packet;
 
 		flow->law.estimates.smoothed_rtt = (tcp->srtt_us >> 3) * 1000ull;
-		/* D begins with the handshake, which met less of a queue than the flow's own first packets will. */
+		/*
+		 * D begins with the handshake's round trip, which has a shorter queue than the
+		 * flow's first packets.
+		 */
 		path_on_acked(&flow->law.estimates.path, flow->law.now, tcp->rtt_min.s[0].v * 1000ull,
 			      flow->law.estimates.smoothed_rtt);
 		flow->law.starting = larger(flow->law.starting, window);
 		flow->law.window = flow->law.starting;
 		flow->law.pace = larger(rate_of(window, flow->law.estimates.smoothed_rtt), 1);
 	}
-	/* Both: what another congestion control left there would stay. */
+	/* Status and rate are both set, since those of another congestion control would remain. */
 	sock->sk_pacing_status = SK_PACING_NEEDED;
 	apply(sock, &flow->law);
 }
@@ -169,9 +183,11 @@ void forward_heard(u64 *context)
 	heard.rtt = rtt ? rtt : known;
 	heard.sent = less(heard.now, heard.rtt);
 	/*
-	 * TCP does not tell when a lost packet had left. It takes for lost what left before the newest packet delivered
-	 * (RACK, RFC 8985), and has mostly done so with what left before the one delivered previously: that one's departure
-	 * is used. This one's would count the last losses of an overflow, seen after the window was cut, as another's.
+	 * TCP does not report when a lost packet had left. It declares packets lost that left
+	 * before the newest packet delivered (RACK, RFC 8985). It has mostly done so already for
+	 * those that left before the packet delivered previously, so the departure of that packet
+	 * is used. The newest packet's departure would assign the last losses of an overflow,
+	 * detected after c was halved, to another overflow.
 	 */
 	heard.lost_sent = law->estimates.deliveries.sent;
 	if (!heard.rtt)
@@ -190,7 +206,10 @@ void forward_state(u64 *context)
 	if (!flow)
 		return;
 	if (state == TCP_CA_CWR) {
-		/* Once for each window in which the receiver told of marks: how many there were, it does not say (RFC 3168). */
+		/*
+		 * Called once for each window with marks: the receiver does not report their number
+		 * (RFC 3168).
+		 */
 		flow->marks++;
 	} else if (state == TCP_CA_LOSS) {
 		flow->timeouts++;
@@ -199,7 +218,7 @@ void forward_state(u64 *context)
 	}
 }
 
-/* `.struct_ops.link`, or `.struct_ops` under another name: build.rs. */
+/* Section `.struct_ops.link`, or `.struct_ops` for the bare object: see build.rs. */
 SEC(OPERATIONS)
 struct tcp_congestion_ops forward_operations = {
 	.flags = TCP_CONG_NON_RESTRICTED,

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * A flow's `forward`, as crates/verus/src/forward.rs has it: the same integers, in the same order, so that both give the same
- * numbers to the last unit (crates/kernel/tests). The reasons are told there, and only there.
+ * The `forward` of a flow, as in crates/verus/src/forward.rs, which gives the reasons. Both compute
+ * with the same integers in the same order, so their results agree to the last unit
+ * (crates/kernel/tests).
  *
- * For the kernel and for a test that runs natively: no floating point, no 128-bit types, no signed division, no pointer but
- * to its own state, every loop bounded. Times in ns, sizes in bytes (IP), rates in bit/s.
+ * For the kernel, and for a test that runs natively: no floating point, no 128-bit types, no signed
+ * division, no pointer except to its own state, every loop bounded. Times in ns, sizes in bytes
+ * (IP), rates in bit/s.
  *
- * What the core has and this has not: arrival times by the receiver's clock; the parts that can be left out for research;
- * and the release of packets between acknowledgements, which is the kernel's.
+ * Features of the core that are missing here: arrival times by the receiver's clock; the parts that
+ * can be left out for research; and the release of packets between acknowledgements, which is the
+ * kernel's.
  */
 #ifndef VERUS_FORWARD_H
 #define VERUS_FORWARD_H
@@ -19,13 +22,13 @@
 #define PROBE_PACKETS 2
 #define QUEUED_SAMPLES 3
 #define OVERFLOW 32
-/* credit.rs */
+/* The shortest interval between decisions, as in credit.rs. */
 #define TICK (1 * MS)
 
 struct forward {
 	/* W, bytes. */
 	u64 window;
-	/* What departures are spread at, bit/s. */
+	/* The pace of departures, bit/s. */
 	u64 pace;
 	u64 packet;
 	/* Slow start's window; in use while `is_starting`. */
@@ -42,7 +45,7 @@ struct forward {
 	struct estimates estimates;
 };
 
-/* As it is shown: silent goes before slow start, and that before drains. */
+/* The phase as reported: silence takes precedence over slow start, and slow start over drains. */
 enum forward_phase { SLOW_START, STEADY, DRAIN, SILENT };
 
 static inline enum forward_phase forward_phase(const struct forward *f)
@@ -61,7 +64,7 @@ static inline void decide(struct forward *f)
 		.rate = e->rate,
 		.base = e->base / 1000,
 		.queue = e->queue / 1000,
-		.wanted = e->wanted / 1000,
+		.target = e->target / 1000,
 		.lead = estimates_lead(e) / 1000,
 		.packet = f->packet,
 		.phase = f->drains.phase,
@@ -77,7 +80,7 @@ static inline void decide(struct forward *f)
 	f->pace = decision.pace;
 }
 
-/* Ends slow start, begins and ends drains. */
+/* Ends slow start, and begins and ends drains. */
 static inline void change_phase(struct forward *f)
 {
 	struct estimates *e = &f->estimates;
@@ -85,7 +88,7 @@ static inline void change_phase(struct forward *f)
 	if (!f->is_starting) {
 		struct seen seen = {
 			.queue = e->queue,
-			.target = e->wanted,
+			.target = e->target,
 			.base = e->base,
 			.smoothed_rtt = e->smoothed_rtt,
 			.steady = e->steady,
@@ -103,7 +106,7 @@ static inline void change_phase(struct forward *f)
 		else if (turn == TURN_LONGER)
 			estimates_lengthen(e, f->rate_calm);
 	} else {
-		f->queued_samples = e->queue > e->wanted / 2 ? f->queued_samples + 1 : 0;
+		f->queued_samples = e->queue > e->target / 2 ? f->queued_samples + 1 : 0;
 		if (f->queued_samples >= QUEUED_SAMPLES || share_exceeds(&e->lost, OVERFLOW, f->packet)) {
 			f->is_starting = 0;
 			drains_new(&f->drains, f->now);
@@ -117,7 +120,7 @@ static inline void change_phase(struct forward *f)
 		e->drained = f->now;
 }
 
-/* A flow begins, of packets of `packet` bytes. `f` is zero. */
+/* Starts a flow with packets of `packet` bytes. `f` must be zero. */
 static inline void forward_start(struct forward *f, u64 now, u64 packet, u64 budget)
 {
 	f->packet = larger(packet, 1);
@@ -149,7 +152,7 @@ static inline void forward_on_heard(struct forward *f, const struct heard *h)
 	}
 }
 
-/* Silence outlasted the retransmission timeout. */
+/* Handles an expired retransmission timeout. */
 static inline void forward_on_timeout(struct forward *f, u64 now)
 {
 	f->now = larger(f->now, now);
@@ -165,7 +168,10 @@ static inline void forward_on_packet_size(struct forward *f, u64 packet)
 	decide(f);
 }
 
-/* How much may be in flight: the window to the nearest packet; of a small one, which pacing enforces, a packet more. */
+/*
+ * The limit of the data in flight: the window rounded to the nearest packet. A small window, which
+ * pacing enforces, has one packet more.
+ */
 static inline u64 forward_allowed(const struct forward *f)
 {
 	return more(f->window, f->window < f->packet * SMALL_PACKETS ? f->packet : f->packet / 2);

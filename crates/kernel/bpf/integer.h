@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Integers that saturate, as crates/core/src/units.rs has them, in 64 bits: BPF has no wider type.
+ * Saturating integers, as in crates/core/src/units.rs, of 64 bits: BPF has no wider type.
  */
 #ifndef VERUS_INTEGER_H
 #define VERUS_INTEGER_H
 
 #ifdef __bpf__
-/* Verified once, by itself, however often it is called; as a part of its caller it would be verified on every path there. */
+/*
+ * A function that is verified once, by itself; inlined, it would be verified on every path of its
+ * caller.
+ */
 #define APART __attribute__((noinline))
 #else
 #define APART static inline
@@ -20,7 +23,7 @@ typedef signed int s32;
 typedef signed long long s64;
 
 #define MS 1000000ull
-/* Bits that 1 bit/s carries in 1 ns, and bits of a byte: bytes = rate × ns / this. */
+/* The divisor of bit/s × ns that gives bytes: 10^9 ns in a second, 8 bits in a byte. */
 #define BYTE 8000000000ull
 
 static inline u64 smaller(u64 a, u64 b)
@@ -52,8 +55,8 @@ static inline u64 more(u64 a, u64 b)
 }
 
 /*
- * Hides where a number comes from: compilers know a test for overflow by its shape, and make it a product of 128 bits, which
- * BPF has not.
+ * Hides the origin of a number from the compiler. Compilers recognise a test for overflow, and
+ * replace it by a product of 128 bits, which BPF lacks.
  */
 static inline u64 opaque(u64 a)
 {
@@ -61,13 +64,16 @@ static inline u64 opaque(u64 a)
 	return a;
 }
 
-/* `n` is a constant, so that the division is the compiler's. */
+/* The product, saturated. `n` is a constant, so that the compiler evaluates the division. */
 static inline u64 times(u64 a, u64 n)
 {
 	return n && a > opaque(~0ull / n) ? ~0ull : a * n;
 }
 
-/* An index that the verifier sees to be within a table of `mask` + 1 entries: compilers would reason the mask away. */
+/*
+ * An index that the verifier knows to be within a table of `mask` + 1 entries. Compilers would
+ * otherwise remove the mask.
+ */
 static inline u64 masked(u64 index, u64 mask)
 {
 	index &= mask;
@@ -78,8 +84,9 @@ static inline u64 masked(u64 index, u64 mask)
 }
 
 /*
- * a·b ÷ c rounded down, or all ones where that is more than 64 bits or c is zero; `up` rounds up. The product is of 128 bits,
- * as two of 64; long division, a bit at a time. Seldom needed: the product fits in 64 bits but for Tbit/s and hours.
+ * a·b ÷ c rounded down, or up with `up`; all ones where that exceeds 64 bits or c is zero. The
+ * product has 128 bits, in two numbers of 64. Long division takes a bit at a time. Calls are rare:
+ * the product exceeds 64 bits only at Tbit/s and over hours.
  */
 APART u64 mul_div_wide(u64 a, u64 b, u64 c, u64 up)
 {
@@ -99,7 +106,10 @@ APART u64 mul_div_wide(u64 a, u64 b, u64 c, u64 up)
 
 		high = (high << 1) | (low >> 63);
 		low <<= 1;
-		/* Whether c fits, without a branch: the verifier would follow both, 64 times over. */
+		/*
+		 * Whether c fits, without a branch: the verifier would follow both sides in each of
+		 * 64 rounds.
+		 */
 		borrow = ((~high & c) | ((~high | c) & (high - c))) >> 63;
 		takes = opaque(carry | (borrow ^ 1));
 		high -= c & (0 - takes);
@@ -110,7 +120,7 @@ APART u64 mul_div_wide(u64 a, u64 b, u64 c, u64 up)
 	return quotient;
 }
 
-/* Whether a·b fits in 64 bits, told without a division where both are short. */
+/* Whether a·b fits in 64 bits. No division is needed where both fit in 32 bits. */
 static inline int fits(u64 a, u64 b)
 {
 	return !((a | b) >> 32) || !a || b <= opaque(~0ull / a);
@@ -123,7 +133,7 @@ static inline u64 mul_div(u64 a, u64 b, u64 c)
 	return fits(a, b) ? a * b / c : mul_div_wide(a, b, c, 0);
 }
 
-/* Bits per second; zero over an empty span. */
+/* The rate in bit/s; zero over an empty span. */
 static inline u64 rate_of(u64 bytes, u64 span)
 {
 	return span ? mul_div(bytes, BYTE, span) : 0;
@@ -135,7 +145,7 @@ static inline u64 bytes_in(u64 rate, u64 span)
 	return mul_div(rate, span, BYTE);
 }
 
-/* How long a size takes at a rate, rounded up; all ones at rate zero. */
+/* The time that a size takes at a rate, rounded up; all ones at rate zero. */
 static inline u64 time_for(u64 rate, u64 bytes)
 {
 	u64 bits;
@@ -156,7 +166,7 @@ APART u64 cube_root(u64 x)
 
 	for (bit = 20; bit >= 0; bit--) {
 		u64 next = root | 1ull << bit;
-		/* One where next³ exceeds x, without a branch, as above. */
+		/* One if next³ exceeds x, without a branch, as above. */
 		u64 exceeds = opaque((x - next * next * next) >> 63);
 
 		root |= (1ull << bit) & (exceeds - 1);

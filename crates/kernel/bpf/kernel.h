@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Of Linux's types, the fields that are touched. Where they lie is found when the program is loaded (CO-RE: by name, in the
- * running kernel's BTF), so that no 3 MB header is needed and one object fits every kernel that has the fields.
+ * Fields of Linux's types that the programs use. The loader finds their offsets by name, in the
+ * running kernel's BTF (CO-RE). So no 3 MB header is needed, and one object fits every kernel with
+ * these fields.
  */
 #ifndef VERUS_KERNEL_H
 #define VERUS_KERNEL_H
 
 #include "integer.h"
 
-/* The names that libbpf's headers use. */
+/* The type names that libbpf's headers use. */
 typedef u8 __u8;
 typedef u16 __u16;
 typedef u32 __u32;
@@ -80,7 +81,7 @@ struct tcp_sock {
 	u32 delivered;
 	u32 data_segs_out;
 	u32 total_retrans;
-	/* TCP's own delivery rate: packets, in a span. */
+	/* TCP's own delivery rate: packets and the time that they took. */
 	u32 rate_delivered;
 	u32 rate_interval_us;
 	u64 tcp_mstamp;
@@ -108,7 +109,7 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 };
 
-/* libbpf matches members by name. loaded.rs writes `name`, behind five pointers. */
+/* Members are matched by name by libbpf. loaded.rs writes `name`, which follows five pointers. */
 struct tcp_congestion_ops {
 	u32 (*ssthresh)(struct sock *sk);
 	void (*set_state)(struct sock *sk, u8 new_state);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The law of `forward`, word for word as crates/verus/src/forward/law.rs has it: what each number is for is told there. Times
- * in us below 2^26, rates in bit/s below 2^37, shares in 2^-16.
+ * The law of `forward`, line by line as in crates/verus/src/forward/law.rs, which explains each
+ * number. Times in us below 2^26, rates in bit/s below 2^37, shares in 2^-16.
  */
 #ifndef VERUS_LAW_H
 #define VERUS_LAW_H
@@ -26,10 +26,10 @@
 #define SMALL_PACKETS 4
 #define LEAST_SHARE 8
 #define DRAINED_SHARE 2
-/* c where nothing bounds the target. */
+/* The value of c where no buffer bounds the target. */
 #define UNBOUNDED (1ull << 26)
 
-/* What q depends on. */
+/* The measurements that q depends on. */
 struct channel {
 	u64 rate;
 	u64 budget;
@@ -41,12 +41,12 @@ struct channel {
 
 enum law_phase { PHASE_GIVEN, PHASE_LAW, PHASE_DRAIN, PHASE_SHORT_DRAIN };
 
-/* What the window depends on. */
+/* The measurements and the phase that the window depends on. */
 struct state {
 	u64 rate;
 	u64 base;
 	u64 queue;
-	u64 wanted;
+	u64 target;
 	u64 lead;
 	u64 packet;
 	u64 given;
@@ -58,7 +58,7 @@ struct decision {
 	u64 pace;
 };
 
-/* s, us. */
+/* s, the target queue on a steady link, us. */
 static inline u64 law_steady(u64 budget, u64 rate)
 {
 	u64 root = cube_root((REFERENCE << 39) / smaller(larger(rate, 1), FASTEST));
@@ -71,8 +71,8 @@ static inline u64 law_priced(u64 queue, u64 lost)
 	return (queue << 16) / (ONE + LOSS_PRICE * lost);
 }
 
-/* q, us. */
-static inline u64 law_wanted(const struct channel *channel)
+/* q, the target queue, us. */
+static inline u64 law_target(const struct channel *channel)
 {
 	u64 budget = smaller(channel->budget, 1 << 20);
 	u64 steady = law_steady(budget, channel->rate);
@@ -86,7 +86,7 @@ static inline u64 law_wanted(const struct channel *channel)
 	return bound < unbound ? law_priced(bound, less(lost, UNPRICED)) : law_priced(unbound, lost);
 }
 
-/* H, us. */
+/* H, the horizon, us. */
 static inline u64 law_horizon(u64 gap, u64 spread)
 {
 	u64 gaps = smaller(GAPS * smaller(gap, LONGEST), LONGEST_GAPS);
@@ -94,21 +94,21 @@ static inline u64 law_horizon(u64 gap, u64 spread)
 	return smaller(gaps + smaller(spread, LONGEST), LONGEST_HORIZON);
 }
 
-/* W and its pace. */
+/* W, and the pace at which it leaves. */
 static inline void law_decide(const struct state *state, struct decision *decision)
 {
 	u64 rate = smaller(state->rate, FASTEST);
 	u64 base = smaller(state->base, LONGEST);
 	u64 queue = smaller(state->queue, LONGEST);
-	u64 wanted = smaller(state->wanted, LONGEST / 2);
+	u64 target = smaller(state->target, LONGEST / 2);
 	u64 drained = base * DRAIN_PERCENT / 100;
 	u64 draining = state->phase == PHASE_DRAIN || state->phase == PHASE_SHORT_DRAIN;
 	u64 span, window, over;
 
 	if (state->phase == PHASE_LAW)
-		span = larger(less(base + wanted + wanted / DAMPING, queue / DAMPING), base / 2);
+		span = larger(less(base + target + target / DAMPING, queue / DAMPING), base / 2);
 	else if (state->phase == PHASE_SHORT_DRAIN)
-		span = larger(less(base, queue + wanted), drained);
+		span = larger(less(base, queue + target), drained);
 	else
 		span = drained;
 	if (state->phase == PHASE_GIVEN)
@@ -119,7 +119,7 @@ static inline void law_decide(const struct state *state, struct decision *decisi
 	if (window < SMALL_PACKETS * state->packet)
 		over = base + queue;
 	else
-		over = larger(larger((base + wanted) / 2, base * 3 / 4), less(base + wanted, state->lead));
+		over = larger(larger((base + target) / 2, base * 3 / 4), less(base + target, state->lead));
 	decision->window = window;
 	decision->pace = larger(smaller(window, 1ull << 40) * 8000000 / larger(over, 1), 1);
 }

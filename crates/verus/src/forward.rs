@@ -1,21 +1,26 @@
-//! Forward: one window, from what the receiver got lately and from the queue that one will bear.
+//! Forward: one window, computed from the recent delivery rate and a target queue.
 //!
 //! ```text
-//!            ┌ first drain ┐      ┌─ path not met bare for 4 s, or Q > 1.5 q for a round trip ─┐
-//! slow start ┴─────────────┴▶ law ┴▶ drain: W = 0.15 r D, two round trips or until bare ───────┴▶ law
+//!            ┌ first drain ┐      ┌─ no empty path for 4 s, or Q > 1.5 q for a round trip ─┐
+//! slow start ┴─────────────┴▶ law ┴▶ drain: W = 0.15 r D, two round trips or until empty ──┴▶ law
 //! ```
 //!
-//! `law.rs` has the law, as functions of integers; `estimates.rs` measures what it is told: r, the delivery rate, D, the
-//! round trip without a queue, Q, the queue that stands, and the shares of packets lost and late and of time in which the
-//! queue is empty; `drain.rs` says when a flow drains, and `release.rs` lets packets leave.
+//! `law.rs` is the law, as functions of integers. `estimates.rs` measures its inputs: r, the
+//! delivery rate; D, the round trip without a queue; and Q, the standing queue. It also measures
+//! the shares of packets lost and late, and the share of time in which the queue is empty.
+//! `drain.rs` decides when a flow drains, and `release.rs` when packets leave.
 //!
-//! Below capacity the window grows by (D + q)/D each round trip, by itself; at capacity the queue settles at q (Little).
-//! q falls with the rate, so among flows of one queue, who has less aims at a longer one and gains, until all have the
-//! same, *whatever their round trips*; and the queue of N flows is only ∛N times that of one. A loss is a price on the
-//! queue, the same for all flows of a bottleneck: what a short buffer refuses, it refuses everybody alike, and there is
-//! no reduction to tune or to undo. docs/forward.md derives this, and says what each part is worth and where it falls short.
+//! Below capacity the window grows by the factor (D + q)/D each round trip, without probing. At
+//! capacity the queue settles at q (Little's law). q falls as r rises, so the slower of the flows
+//! in one queue has the longer target and gains. In the end all rates are equal, *whatever the
+//! round-trip times*. The queue of N flows is only ∛N times that of one.
 //!
-//! For a kernel: integers only, a few hundred bytes, nothing allocated, one timer.
+//! A loss is a price on the target queue. It is equal for all flows of a bottleneck, since a full
+//! buffer rejects the packets of every flow alike. So there is no window reduction to tune or to
+//! undo. docs/forward.md derives the law, and says what each part is worth and where it falls
+//! short.
+//!
+//! Fit for a kernel: integers only, a few hundred bytes of state, no allocation, one timer.
 
 mod drain;
 mod estimates;
@@ -39,7 +44,7 @@ use verus_words::spec::{Row, field};
 #[cfg(feature = "parts")]
 use verus_words::spec::{either, word_for};
 
-use drain::{Allowed, Drains, Seen, Turn};
+use drain::{Allowed, Drains, QueueObservation, Turn};
 use estimates::Estimates;
 use law::State;
 #[cfg(feature = "parts")]
@@ -51,20 +56,20 @@ use release::Release;
 
 /// The window at the start (RFC 6928).
 const INITIAL_PACKETS: u64 = 10;
-/// Packets that may leave after a timeout, until one is acknowledged.
+/// The window after a timeout, in packets, until one is acknowledged.
 const PROBE_PACKETS: u64 = 2;
-/// Slow start ends when this many acknowledgements in a row have seen a queue of at least half the target.
+/// The number of consecutive decisions with a queue above half the target that ends slow start.
 const QUEUED_SAMPLES: u32 = 3;
-/// Slow start also ends when more than one packet in this many is lost.
+/// The share of lost packets, one in this many, above which slow start ends.
 const OVERFLOW: u64 = 32;
 
 /// A configuration of forward.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The delay budget, in ms: the queueing delay beyond which a packet is late. The queue wanted, for a flow alone on a
-    /// steady link of 10 Mbit/s, is 0.29 of it.
+    /// The delay budget, in ms: the queueing delay beyond which a packet is late. The target queue
+    /// is 0.29 of it for a flow alone on a steady link of 10 Mbit/s.
     pub budget_ms: f64,
-    /// A part to leave out, for research.
+    /// The part that is left out, for research.
     #[cfg(feature = "parts")]
     pub without: Option<Part>,
 }
@@ -121,25 +126,27 @@ impl Configured for Config {
     }
 }
 
-/// A flow's forward.
+/// The controller of one flow.
 #[derive(Clone, Debug)]
 pub struct Forward {
     parts: Parts,
     estimates: Estimates,
     drains: Drains,
     release: Release,
-    /// Slow start's window, until it ends.
-    starting: Option<Bytes>,
+    /// The window of slow start; `None` after it.
+    slow_start_window: Option<Bytes>,
+    /// Consecutive decisions of slow start with a queue above half the target.
     queued_samples: u32,
-    /// A timeout fired, and nothing was answered since.
+    /// Whether a timeout fired and no acknowledgement has come since.
     silent: bool,
-    /// When the law was computed last.
+    /// When the law last decided.
     updated: Time,
-    /// Feedback has arrived since.
+    /// Whether feedback has arrived since `updated`.
     stale: bool,
-    /// r as the drain began, and before the queue was long: a path that becomes longer looks slower for a while.
+    /// r as the drain began. A path that becomes longer appears slower for a while.
     rate_before: Rate,
-    rate_calm: Rate,
+    /// r before the queue was long, for the same reason.
+    calm_rate: Rate,
 }
 
 impl Forward {
@@ -159,13 +166,13 @@ impl Forward {
             estimates: Estimates::new(Duration::from_millis_f64(config.budget_ms), parts),
             drains: Drains::new(Time::ZERO),
             release: Release::new(packet, packet * INITIAL_PACKETS, Time::ZERO),
-            starting: Some(packet * INITIAL_PACKETS),
+            slow_start_window: Some(packet * INITIAL_PACKETS),
             queued_samples: 0,
             silent: false,
             updated: Time::ZERO,
             stale: false,
             rate_before: Rate::default(),
-            rate_calm: Rate::default(),
+            calm_rate: Rate::default(),
         })
     }
 
@@ -173,22 +180,22 @@ impl Forward {
         self.release.packet()
     }
 
-    /// Ends slow start, begins and ends drains.
+    /// Ends slow start, and begins and ends drains.
     fn change_phase(&mut self, now: Time) {
-        if self.starting.is_none() {
+        if self.slow_start_window.is_none() {
             if self.parts.has(Part::Drains) {
-                self.drain_or_not(now);
+                self.update_drains(now);
             }
         } else {
-            let queued = self.estimates.queue() > self.estimates.wanted() / 2;
+            let queued = self.estimates.queue() > self.estimates.target() / 2;
             self.queued_samples = if queued { self.queued_samples + 1 } else { 0 };
             if self.queued_samples >= QUEUED_SAMPLES
                 || self.estimates.loses_more_than(OVERFLOW, self.packet())
             {
-                self.starting = None;
+                self.slow_start_window = None;
                 self.drains = Drains::new(now);
                 if self.parts.has(Part::Drains) && self.parts.has(Part::FirstDrain) {
-                    self.drains.first(now);
+                    self.drains.begin_first(now);
                     self.rate_before = self.estimates.rate();
                 }
             }
@@ -198,10 +205,10 @@ impl Forward {
         }
     }
 
-    fn drain_or_not(&mut self, now: Time) {
-        let seen = Seen {
+    fn update_drains(&mut self, now: Time) {
+        let observation = QueueObservation {
             queue: self.estimates.queue(),
-            target: self.estimates.wanted(),
+            target: self.estimates.target(),
             base: self.estimates.base(),
             smoothed_rtt: self.estimates.smoothed_rtt(),
             steady: self.estimates.steady(),
@@ -212,63 +219,64 @@ impl Forward {
             short: self.parts.has(Part::ShortDrains),
         };
         if !self.drains.draining() && !self.drains.is_high() {
-            self.rate_calm = self.estimates.rate();
+            self.calm_rate = self.estimates.rate();
         }
-        match self.drains.update(now, &seen, allowed) {
+        match self.drains.update(now, &observation, allowed) {
             Turn::Nothing => {}
             Turn::Began => self.rate_before = self.estimates.rate(),
-            Turn::Longer => self.lengthen(self.rate_calm),
+            Turn::Longer => self.lengthen(self.calm_rate),
             Turn::Unmoved => self.lengthen(self.rate_before),
         }
     }
 
-    /// The path has become longer; `rate` is r before that was noticed.
+    /// Adds Q to D, since the path has become longer; `rate` is r before that.
     fn lengthen(&mut self, rate: Rate) {
         if self.parts.has(Part::LongerPath) {
             self.estimates.lengthen(rate);
         }
     }
 
-    /// Whether it is time for the law: once a millisecond, or twice a round trip where that is shorter.
+    /// Whether the law is due: once a millisecond, or twice a round trip where that is more often.
     fn is_due(&self) -> bool {
         let now = self.release.now();
         now.since(self.updated) >= TICK.min(self.estimates.smoothed_rtt() / 2)
     }
 
-    /// Computes window and pace anew from what has been measured.
+    /// Updates the estimates and the phase, then decides.
     fn update(&mut self) {
         let now = self.release.now();
         (self.updated, self.stale) = (now, false);
-        let steady = self.starting.is_none() && !self.drains.draining();
-        self.estimates.refresh(now, self.packet(), steady);
+        let law_decides = self.slow_start_window.is_none() && !self.drains.draining();
+        self.estimates.refresh(now, self.packet(), law_decides);
         self.change_phase(now);
         self.decide();
     }
 
+    /// Computes window and pace from the estimates.
     fn decide(&mut self) {
         let estimates = &self.estimates;
-        let given = if self.silent {
+        let fixed_window = if self.silent {
             Some(self.packet() * PROBE_PACKETS)
         } else {
-            self.starting
+            self.slow_start_window
         };
-        let phase = match given {
+        let phase = match fixed_window {
             Some(_) => law::Phase::Given,
             None => self.drains.phase(),
         };
         let queue = if self.parts.has(Part::Damping) || phase != law::Phase::Law {
             estimates.queue()
         } else {
-            estimates.wanted()
+            estimates.target()
         };
         let decision = law::decide(&State {
             rate: estimates.rate().as_bps(),
             base: estimates.base().as_micros(),
             queue: queue.as_micros(),
-            wanted: estimates.wanted().as_micros(),
+            target: estimates.target().as_micros(),
             lead: estimates.lead().as_micros(),
             packet: self.packet().get(),
-            given: given.unwrap_or_default().get(),
+            given: fixed_window.unwrap_or_default().get(),
             phase,
         });
         let horizon = if phase == law::Phase::Law && self.parts.has(Part::Prediction) {
@@ -284,7 +292,7 @@ impl Controller for Forward {
     fn on_start(&mut self, now: Time, packet_size: Bytes) {
         let burst = packet_size * INITIAL_PACKETS;
         self.drains = Drains::new(now);
-        self.starting = Some(burst);
+        self.slow_start_window = Some(burst);
         self.release = Release::new(packet_size, burst, now);
         self.decide();
     }
@@ -296,10 +304,14 @@ impl Controller for Forward {
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         self.release.advance(feedback.now, feedback.in_flight);
-        self.estimates
-            .on_feedback(feedback, self.release.packet(), self.starting.is_none());
-        // A window of which less than half is in flight is not used, and says nothing (RFC 7661 §4.2).
-        if let Some(window) = &mut self.starting
+        self.estimates.on_feedback(
+            feedback,
+            self.release.packet(),
+            self.slow_start_window.is_none(),
+        );
+        // A window of which less than half was in flight was not validated, so it does not grow
+        // (RFC 7661 §4.2).
+        if let Some(window) = &mut self.slow_start_window
             && feedback.in_flight_before * 2 >= *window
         {
             *window += feedback.newly_delivered();
@@ -308,7 +320,7 @@ impl Controller for Forward {
             return;
         }
         self.release
-            .on_known(self.release.now() - self.estimates.back_excess());
+            .on_acknowledged(self.release.now() - self.estimates.reverse_excess());
         let answered = std::mem::take(&mut self.silent);
 
         self.stale = true;
@@ -319,11 +331,11 @@ impl Controller for Forward {
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
         self.silent = true;
-        if let Some(window) = &mut self.starting {
+        if let Some(window) = &mut self.slow_start_window {
             *window = self.release.packet() * INITIAL_PACKETS;
         }
         self.release
-            .begin_again(timeout.now, self.release.packet() * PROBE_PACKETS);
+            .restart(timeout.now, self.release.packet() * PROBE_PACKETS);
 
         self.decide();
     }
@@ -349,10 +361,10 @@ impl Controller for Forward {
     }
 
     fn next_tick(&self) -> Option<Time> {
-        // What was heard since the last decision has to be decided on even if nothing more is heard.
+        // Feedback since the last decision needs a decision, even if no acknowledgement follows.
         let soonest = self.release.now() + TICK;
-        let late = || self.stale.then(|| (self.updated + TICK * 4).max(soonest));
-        self.release.next().or_else(late)
+        let decision_due = || self.stale.then(|| (self.updated + TICK * 4).max(soonest));
+        self.release.next().or_else(decision_due)
     }
 
     fn ecn(&self) -> Ecn {
@@ -363,23 +375,25 @@ impl Controller for Forward {
         let rack = Recovery::rack();
         Recovery {
             timeout: TimeoutRule {
-                // An outage's end is found within a second.
+                // The end of an outage is detected within a second.
                 max: Duration::from_secs(1),
                 ..rack.timeout
             },
-            // After an outage nothing was lost, as a rule.
+            // An outage usually loses no packets.
             probe_with_new_data: true,
             ..rack
         }
     }
 
     fn phase(&self) -> Option<Phase> {
-        Some(match (self.silent, self.starting, self.drains.draining()) {
-            (true, ..) => Phase::Silent,
-            (_, Some(_), _) => Phase::SlowStart,
-            (.., true) => Phase::Drain,
-            _ => Phase::Steady,
-        })
+        Some(
+            match (self.silent, self.slow_start_window, self.drains.draining()) {
+                (true, ..) => Phase::Silent,
+                (_, Some(_), _) => Phase::SlowStart,
+                (.., true) => Phase::Drain,
+                _ => Phase::Steady,
+            },
+        )
     }
 
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
@@ -390,7 +404,7 @@ impl Controller for Forward {
         record("rate_mbps", estimates.rate().as_mbps());
         record("delay_min_ms", estimates.base().as_millis_f64());
         record("queue_ms", estimates.queue().as_millis_f64());
-        record("target_ms", estimates.wanted().as_millis_f64());
+        record("target_ms", estimates.target().as_millis_f64());
         record("horizon_ms", estimates.horizon().as_millis_f64());
         record("loss_share", lost);
         record("empty_share", empty);
@@ -411,19 +425,20 @@ mod tests {
         Path::new(Forward::new(Config::default()).expect("the default is in range"))
     }
 
-    /// A packet that left at `sent_ms`, came in `there_ms` later by a clock that is `offset_ms` ahead, and whose
-    /// acknowledgement took `back_ms`.
+    /// An acknowledged packet. It left at `sent_ms` and arrived `forward_ms` later, by a clock that
+    /// is `offset_ms` ahead. Its acknowledgement took `reverse_ms`.
     #[derive(Default)]
     struct Sample {
         app_limited: bool,
         sent_ms: u64,
-        there_ms: u64,
-        back_ms: u64,
+        forward_ms: u64,
+        reverse_ms: u64,
         offset_ms: Option<u64>,
     }
 
-    fn hear(controller: &mut Forward, number: u64, sample: &Sample) {
-        let now = Time::from_millis(sample.sent_ms + sample.there_ms + sample.back_ms);
+    /// Gives the controller the feedback of a sample.
+    fn acknowledge(controller: &mut Forward, number: u64, sample: &Sample) {
+        let now = Time::from_millis(sample.sent_ms + sample.forward_ms + sample.reverse_ms);
         let packet = Departure {
             app_limited: sample.app_limited,
             ..testing::departure(number, Time::from_millis(sample.sent_ms))
@@ -434,7 +449,7 @@ mod tests {
             rtt,
             received_at: sample
                 .offset_ms
-                .map(|offset| Time::from_millis(sample.sent_ms + sample.there_ms + offset)),
+                .map(|offset| Time::from_millis(sample.sent_ms + sample.forward_ms + offset)),
         };
         controller.on_feedback(&Feedback {
             delivered: SIZE * (number + 1),
@@ -442,20 +457,21 @@ mod tests {
         });
     }
 
-    /// A flow in the law, at 8 Mbit/s (a packet each millisecond) over 20 ms there and 20 back.
+    /// A flow after slow start, at 8 Mbit/s (a packet each millisecond), on a path of 20 ms each
+    /// way.
     fn settled(offset_ms: Option<u64>) -> Forward {
         let mut controller = Forward::new(Config::default()).expect("in range");
         controller.on_start(Time::ZERO, SIZE);
-        controller.starting = None;
+        controller.slow_start_window = None;
         for number in 0..1000 {
             let sample = Sample {
                 sent_ms: number,
-                there_ms: 20,
-                back_ms: 20,
+                forward_ms: 20,
+                reverse_ms: 20,
                 offset_ms,
                 ..Sample::default()
             };
-            hear(&mut controller, number, &sample);
+            acknowledge(&mut controller, number, &sample);
         }
         controller
     }
@@ -470,61 +486,62 @@ mod tests {
         assert_eq!(controller.estimates.rate(), Rate::from_mbps(8.0));
         assert_eq!(ms(controller.estimates.base()), 40.0);
         assert_eq!(ms(controller.estimates.queue()), 0.0);
-        // 26 ms × ∛(10/8) = 28.0 ms, and a fifth more while nothing waits: a packet a millisecond.
+        // Target of 26 ms × ∛(10/8) = 28.0 ms, and a fifth more while the queue is empty. One
+        // packet is a millisecond.
         let steady = {
-            let mut free = controller.clone();
-            free.estimates.believe_steady();
-            free.decide();
-            free
+            let mut copy = controller.clone();
+            copy.estimates.assume_steady();
+            copy.decide();
+            copy
         };
-        assert!((ms(steady.estimates.wanted()) - 28.01).abs() < 0.05);
+        assert!((ms(steady.estimates.target()) - 28.01).abs() < 0.05);
         let window = steady.release.window().as_f64() / SIZE.as_f64();
         assert!((window - (40.0 + 28.01 * 1.2)).abs() < 0.1, "{window}");
     }
 
     #[test]
-    fn a_queue_on_the_way_back_is_no_queue() {
+    fn a_queue_on_the_reverse_path_does_not_count() {
         for offset_ms in [0, 1_000_000] {
             let mut controller = settled(Some(offset_ms));
             for number in 1000..1400 {
                 let sample = Sample {
                     sent_ms: number,
-                    there_ms: 20,
-                    back_ms: 70,
+                    forward_ms: 20,
+                    reverse_ms: 70,
                     offset_ms: Some(offset_ms),
                     ..Sample::default()
                 };
-                hear(&mut controller, number, &sample);
+                acknowledge(&mut controller, number, &sample);
             }
             assert_eq!(ms(controller.estimates.queue()), 0.0);
             assert_eq!(controller.estimates.rate(), Rate::from_mbps(8.0));
-            // Longer for good, once the shorter way is forgotten.
+            // D includes the reverse queue once the shorter delay has expired.
             for number in 1400..2400 {
                 let sample = Sample {
                     sent_ms: number,
-                    there_ms: 20,
-                    back_ms: 70,
+                    forward_ms: 20,
+                    reverse_ms: 70,
                     offset_ms: Some(offset_ms),
                     ..Sample::default()
                 };
-                hear(&mut controller, number, &sample);
+                acknowledge(&mut controller, number, &sample);
             }
             assert_eq!(ms(controller.estimates.base()), 90.0);
         }
     }
 
     #[test]
-    fn without_the_receivers_clock_the_round_trip_has_to_do() {
+    fn without_the_receivers_clock_the_whole_round_trip_counts() {
         let mut controller = settled(None);
         for number in 1000..1400 {
             let sample = Sample {
                 sent_ms: number,
-                there_ms: 20,
-                back_ms: 70,
+                forward_ms: 20,
+                reverse_ms: 70,
                 offset_ms: None,
                 ..Sample::default()
             };
-            hear(&mut controller, number, &sample);
+            acknowledge(&mut controller, number, &sample);
         }
         assert_eq!(ms(controller.estimates.queue()), 50.0);
     }
@@ -536,11 +553,11 @@ mod tests {
             let sample = Sample {
                 app_limited: true,
                 sent_ms: 1000 + step * 10,
-                there_ms: 20,
-                back_ms: 20,
+                forward_ms: 20,
+                reverse_ms: 20,
                 offset_ms: None,
             };
-            hear(&mut controller, 1000 + step, &sample);
+            acknowledge(&mut controller, 1000 + step, &sample);
         }
         assert_eq!(controller.estimates.rate(), Rate::from_mbps(8.0));
     }
@@ -548,12 +565,12 @@ mod tests {
     #[test]
     fn losses_are_a_price_on_the_queue_and_cut_no_window() {
         let mut path = forward();
-        path.controller.starting = None;
+        path.controller.slow_start_window = None;
         for round in 0..400u64 {
             path.send(10);
             path.wait_ms(40);
             let numbers = path.in_flight_numbers();
-            // One in ten, from the tenth second on.
+            // Loss of one packet in ten after round 200.
             let lost = usize::from(round > 200);
             path.feedback(
                 numbers[lost..].iter().copied(),
@@ -562,7 +579,7 @@ mod tests {
             );
             path.controller.drains = Drains::new(path.now);
         }
-        // 10 % lost; D is what it was, and so is nearly all of the window.
+        // Loss of 10 % leaves D unchanged, and nearly all of the window.
         let estimates = &path.controller.estimates;
         let [lost, ..] = estimates.shares();
         assert!(lost.abs_diff(law::ONE / 10) < law::ONE / 200, "{lost}");
@@ -570,63 +587,64 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_lasts_until_the_path_is_bare() {
+    fn a_drain_lasts_until_the_path_is_empty() {
         let mut controller = settled(None);
-        controller.estimates.believe_steady();
+        controller.estimates.assume_steady();
         let (mut drained, mut number) = (false, 1000);
-        // A queue of 60 ms that does not go away, until the flow drains.
+        // A queue of 60 ms stands until the flow drains.
         while !drained && number < 10_000 {
-            let there_ms = 80;
+            let forward_ms = 80;
             let sample = Sample {
                 sent_ms: number,
-                there_ms,
-                back_ms: 20,
+                forward_ms,
+                reverse_ms: 20,
                 offset_ms: None,
                 ..Sample::default()
             };
-            hear(&mut controller, number, &sample);
+            acknowledge(&mut controller, number, &sample);
             drained = controller.drains.draining();
             number += 1;
         }
         assert!(drained && number < 2000, "it took until {number}");
         let before = controller.estimates.rate();
         assert!(controller.release.window() < before.bytes_in(controller.estimates.base()) / 5);
-        // Bare: one packet in ten milliseconds comes through.
+        // An empty path delivers one packet in ten milliseconds.
         for step in 0..10 {
             let sample = Sample {
                 sent_ms: number + 100 + step * 10,
-                there_ms: 20,
-                back_ms: 20,
+                forward_ms: 20,
+                reverse_ms: 20,
                 offset_ms: None,
                 ..Sample::default()
             };
-            hear(&mut controller, number + step, &sample);
+            acknowledge(&mut controller, number + step, &sample);
         }
         assert!(!controller.drains.draining());
     }
 
     #[test]
     fn silence_counts_as_delivery_up_to_the_horizon() {
-        // Four gaps of 1 ms, of which the mean knows 28 % after a second; and, without the receiver's times, 80 ms.
-        for (offset_ms, wanted_ms) in [(None, 81.13), (Some(0), 1.13)] {
+        // Four gaps of 1 ms, of which the mean has reached 28 % after a second. Without the
+        // receiver's times, J adds 80 ms.
+        for (offset_ms, expected_ms) in [(None, 81.13), (Some(0), 1.13)] {
             let mut controller = settled(offset_ms);
             let at = controller.release.now();
             let horizon = ms(controller.estimates.horizon());
-            assert!((horizon - wanted_ms).abs() < 0.05, "{horizon} ms");
+            assert!((horizon - expected_ms).abs() < 0.05, "{horizon} ms");
             let in_flight = SIZE * 1000;
-            let mut room = |ms: u64| {
+            let mut assumed_packets = |ms: u64| {
                 controller.on_tick(at + Duration::from_millis(ms), in_flight);
-                controller.release.unheard().as_f64() / SIZE.as_f64()
+                controller.release.assumed_delivered().as_f64() / SIZE.as_f64()
             };
-            assert_eq!(room(1), 0.0);
-            let known = horizon.min(31.0) - 1.0;
-            assert!((room(31) - known).abs() < 0.01);
-            assert!((room(5000) - (horizon - 1.0)).abs() < 0.01);
+            assert_eq!(assumed_packets(1), 0.0);
+            let expected = horizon.min(31.0) - 1.0;
+            assert!((assumed_packets(31) - expected).abs() < 0.01);
+            assert!((assumed_packets(5000) - (horizon - 1.0)).abs() < 0.01);
         }
     }
 
     #[test]
-    fn a_timeout_leaves_two_packets_until_anything_is_answered() {
+    fn a_timeout_leaves_two_packets_until_an_acknowledgement() {
         let mut path = forward();
         path.fill();
         path.wait_ms(40);
@@ -664,8 +682,9 @@ mod tests {
     }
 
     proptest! {
-        /// The window is at least a packet and within what was ever delivered; a sender with nothing in flight may
-        /// send or is woken to; probes are finite; and the same history gives the same windows.
+        /// Invariants of any history. The window is at least a packet, and bounded by the packets
+        /// sent. A sender with nothing in flight may send, or is woken to send. Recorded values are
+        /// finite, and the same history gives the same windows.
         #[test]
         fn whatever_happens_the_window_stays_sound_and_repeats(
             steps in testing::steps(),
@@ -687,7 +706,7 @@ mod tests {
                     sent = path.in_flight_numbers().last().map_or(sent, |last| last + 1).max(sent);
                     assert!(controller.window() >= SIZE);
                     assert!(controller.window() <= SIZE * (sent + 100) * 4, "{:?}", controller.window());
-                    // Who has something in flight will hear of it.
+                    // A sender with nothing in flight gets no feedback, so a tick must wake it.
                     let mut idle = controller.clone();
                     idle.on_tick(idle.release.now(), Bytes::ZERO);
                     if idle.allowance().sendable(Bytes::ZERO) < SIZE {
@@ -697,13 +716,13 @@ mod tests {
                     controller.probe(&mut |name, value| assert!(value.is_finite(), "{name} is {value}"));
                     windows.push(controller.window());
                 });
-                // Woken until it may send: within the time that a packet takes at the least pace.
-                let mut free = path.controller.clone();
-                free.on_tick(free.release.now(), Bytes::ZERO);
+                // Ticks until it may send, within the time that a packet takes at the least pace.
+                let mut idle = path.controller.clone();
+                idle.on_tick(idle.release.now(), Bytes::ZERO);
                 let mut ticks = 0;
-                while free.allowance().sendable(Bytes::ZERO) < SIZE {
-                    let at = free.next_tick().expect("it is woken");
-                    free.on_tick(at, Bytes::ZERO);
+                while idle.allowance().sendable(Bytes::ZERO) < SIZE {
+                    let at = idle.next_tick().expect("it is woken");
+                    idle.on_tick(at, Bytes::ZERO);
                     ticks += 1;
                     assert!(ticks < 100, "it never may send");
                 }

@@ -1,14 +1,14 @@
-//! Both laws, on random events and on random paths: the same numbers.
+//! Tests that both implementations give the same numbers, on random events and on random paths.
 
 use std::cell::RefCell;
 
 use proptest::prelude::*;
 use verus_protocol::forward::law;
 
-use crate::law::{Core, Event, Heard, Native, assert_same};
+use crate::law::{Acknowledgement, Core, Event, Native, assert_same};
 use crate::path::Path;
 
-/// Numbers of every length, short ones and the usual ones more often than long ones.
+/// Numbers of every length. Short and usual ones are more frequent than long ones.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => (0u32..48, any::<u64>()).prop_map(|(bits, number)| number & ((1 << bits) - 1)),
@@ -17,9 +17,9 @@ fn number() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Steps that a path could take, and steps that none could.
+/// Events that a path could produce, and events that no path could. `true`: times are relative.
 pub fn event() -> impl Strategy<Value = (bool, Event)> {
-    let heard = (
+    let arbitrary = (
         (number(), number(), number()),
         (
             0u64..1 << 31,
@@ -28,13 +28,13 @@ pub fn event() -> impl Strategy<Value = (bool, Event)> {
         ),
         (number(), number(), any::<bool>(), number()),
     );
-    let heard = heard.prop_map(
+    let arbitrary = arbitrary.prop_map(
         |(
             (now, sent, rtt),
             (acked, lost, marked),
             (smoothed_rtt, in_flight, app_limited, lost_sent),
         )| {
-            Event::Heard(Heard {
+            Event::Acknowledged(Acknowledgement {
                 now,
                 sent,
                 rtt,
@@ -53,35 +53,35 @@ pub fn event() -> impl Strategy<Value = (bool, Event)> {
         (0u64..20_000, 0u64..200_000),
     );
     let likely = likely.prop_map(|((step, rtt), (acked, in_flight))| {
-        Event::Heard(Heard {
+        Event::Acknowledged(Acknowledgement {
             now: step,
             rtt,
             acked,
             smoothed_rtt: rtt,
             in_flight,
-            ..Heard::default()
+            ..Acknowledgement::default()
         })
     });
     prop_oneof![
-        1 => heard.prop_map(|event| (false, event)),
+        1 => arbitrary.prop_map(|event| (false, event)),
         8 => likely.prop_map(|event| (true, event)),
         1 => number().prop_map(|now| (false, Event::Timeout { now })),
         1 => (64u64..10_000).prop_map(|bytes| (false, Event::PacketSize { bytes })),
     ]
 }
 
-/// Relative times follow what came before.
-pub fn placed(clock: &mut u64, relative: bool, event: Event) -> Event {
+/// The event in absolute times, if they are relative to `clock`. `clock` moves on to the event.
+pub fn at_absolute_time(clock: &mut u64, relative: bool, event: Event) -> Event {
     match event {
-        Event::Heard(heard) if relative => {
-            *clock = clock.saturating_add(heard.now);
-            Event::Heard(Heard {
+        Event::Acknowledged(acknowledgement) if relative => {
+            *clock = clock.saturating_add(acknowledgement.now);
+            Event::Acknowledged(Acknowledgement {
                 now: *clock,
-                sent: clock.saturating_sub(heard.rtt),
-                ..heard
+                sent: clock.saturating_sub(acknowledgement.rtt),
+                ..acknowledgement
             })
         }
-        Event::Heard(Heard { now, .. }) | Event::Timeout { now } => {
+        Event::Acknowledged(Acknowledgement { now, .. }) | Event::Timeout { now } => {
             *clock = (*clock).max(now);
             event
         }
@@ -89,7 +89,7 @@ pub fn placed(clock: &mut u64, relative: bool, event: Event) -> Event {
     }
 }
 
-/// What a path may be.
+/// Paths of random properties.
 fn path() -> impl Strategy<Value = Path> {
     let sometimes = |range: std::ops::Range<u64>| prop_oneof![2 => Just(0), 1 => range];
     let link = (any::<u64>(), 1u64..400, 300u64..8_000, sometimes(20..500));
@@ -124,7 +124,7 @@ thread_local! {
 
 proptest! {
     #[test]
-    fn whatever_is_heard_both_laws_say_the_same(
+    fn both_laws_agree_on_random_events(
         begin in 0u64..1 << 40,
         packet in 64u64..70_000,
         budget_ms in 6.0..1000.0f64,
@@ -135,8 +135,8 @@ proptest! {
             native.start(begin, packet, budget_ms);
             let mut clock = begin;
             for (relative, event) in steps {
-                let event = placed(&mut clock, relative, event);
-                assert_same(native.hear(event), core.hear(event), event);
+                let event = at_absolute_time(&mut clock, relative, event);
+                assert_same(native.handle(event), core.handle(event), event);
             }
         });
     }
@@ -148,7 +148,7 @@ proptest! {
     #[test]
     fn window_and_pace_are_the_same(
         (rate, given) in (number(), 0u64..1 << 40),
-        [base, queue, wanted, lead] in prop::array::uniform4(prop_oneof![3 => 0u64..1_000_000, 1 => number()]),
+        [base, queue, target, lead] in prop::array::uniform4(prop_oneof![3 => 0u64..1_000_000, 1 => number()]),
         packet in 0u64..65_536,
         phase in prop::sample::select(vec![
             law::Phase::Given,
@@ -157,24 +157,24 @@ proptest! {
             law::Phase::ShortDrain,
         ]),
     ) {
-        let state = law::State { rate, base, queue, wanted, lead, packet, given, phase };
+        let state = law::State { rate, base, queue, target, lead, packet, given, phase };
         let native = NATIVE.with_borrow_mut(|native| native.decide(&state));
         prop_assert_eq!(native, law::decide(&state));
     }
 }
 
 proptest! {
-    // Each is a quarter of a minute of a flow.
+    // Each case is a flow of 15 s.
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn on_every_path_both_laws_say_the_same(path in path(), budget_ms in 6.0..300.0f64) {
+    fn both_laws_agree_on_random_paths(path in path(), budget_ms in 6.0..300.0f64) {
         NATIVE.with_borrow_mut(|native| {
             let mut core = Core::start(0, 1500, budget_ms);
             native.start(0, 1500, budget_ms);
             path.play(15_000, |event| {
-                let answer = core.hear(event);
-                assert_same(native.hear(event), answer, event);
+                let answer = core.handle(event);
+                assert_same(native.handle(event), answer, event);
                 answer
             });
         });

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* The law as a program: an event a line, and what the law says of it. law.rs, beside this, drives it. */
+/*
+ * The law as a program: reads an event from each line, and prints the law's answer. law.rs drives
+ * it.
+ */
 #include "../../bpf/forward.h"
 #include "events.h"
 
@@ -40,7 +43,7 @@ int main(void)
 			return 1;
 		}
 		printf("%llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %d\n", law.window, forward_allowed(&law), law.pace,
-		       law.estimates.rate, law.estimates.base, law.estimates.queue, law.estimates.wanted,
+		       law.estimates.rate, law.estimates.base, law.estimates.queue, law.estimates.target,
 		       estimates_horizon(&law.estimates), share_get(&law.estimates.lost),
 		       share_get(&law.estimates.empty), share_get(&law.estimates.late),
 		       law.estimates.room.share, law.estimates.steady, forward_phase(&law));

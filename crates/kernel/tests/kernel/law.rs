@@ -1,13 +1,14 @@
-//! `forward` in C, compiled natively and under sanitizers, and the core's, both behind the same events and answers.
+//! Two implementations of `forward` with the same events and answers: that in C, compiled natively
+//! and under sanitizers, and the core's.
 
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Phase, Time, Timeout};
 use verus_protocol::forward::{Config, Forward, law};
 
 use crate::program::Program;
 
-/// An acknowledgement; see `struct heard` in forward.h.
+/// An acknowledgement; see `struct heard` in estimates.h. Times in ns, sizes in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct Acknowledgement {
     pub now: u64,
     pub sent: u64,
     pub rtt: u64,
@@ -17,24 +18,24 @@ pub struct Heard {
     pub smoothed_rtt: u64,
     pub in_flight: u64,
     pub app_limited: bool,
-    /// When the newest of the packets taken for lost had left.
+    /// When the newest of the packets declared lost had left.
     pub lost_sent: u64,
 }
 
-/// What happens to a flow.
+/// An event of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    Heard(Heard),
+    Acknowledged(Acknowledgement),
     Timeout { now: u64 },
     PacketSize { bytes: u64 },
 }
 
-/// What the law says.
+/// The state of the law after an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
-    /// The window, and never less than a packet.
+    /// The window, at least a packet.
     pub window: u64,
-    /// What may be in flight; `None` while a drain lets nothing leave.
+    /// The limit of the data in flight; `None` while a drain lets nothing leave.
     pub allowed: Option<u64>,
     pub rate_mbps: f64,
     pub base_ms: f64,
@@ -43,12 +44,12 @@ pub struct Answer {
     pub horizon_ms: f64,
     /// p, e and l.
     pub shares: [f64; 3],
-    /// c · s, which bounds the target.
+    /// c · s, the bound of the target.
     pub room_ms: f64,
     pub phase: Phase,
 }
 
-/// The core's.
+/// The core's implementation.
 pub struct Core(Forward);
 
 impl Core {
@@ -66,10 +67,10 @@ impl Core {
         Core(forward)
     }
 
-    pub fn hear(&mut self, event: Event) -> Answer {
+    pub fn handle(&mut self, event: Event) -> Answer {
         let forward = &mut self.0;
         match event {
-            Event::Heard(heard) => {
+            Event::Acknowledged(acknowledgement) => {
                 let packet = |sent: u64, bytes: u64| Departure {
                     number: 0,
                     at: Time::from_nanos(sent),
@@ -79,24 +80,25 @@ impl Core {
                     delivered: Bytes::ZERO,
                     delivered_at: Time::ZERO,
                     sending: Duration::ZERO,
-                    app_limited: heard.app_limited,
+                    app_limited: acknowledgement.app_limited,
                 };
                 let sample = Acked {
-                    packet: packet(heard.sent, heard.acked),
-                    rtt: Duration::from_nanos(heard.rtt),
+                    packet: packet(acknowledgement.sent, acknowledgement.acked),
+                    rtt: Duration::from_nanos(acknowledgement.rtt),
                     received_at: None,
                 };
                 forward.on_feedback(&Feedback {
-                    now: Time::from_nanos(heard.now),
-                    acked: &[sample][..usize::from(heard.acked > 0)],
-                    lost: &[packet(heard.lost_sent, heard.lost)][..usize::from(heard.lost > 0)],
+                    now: Time::from_nanos(acknowledgement.now),
+                    acked: &[sample][..usize::from(acknowledgement.acked > 0)],
+                    lost: &[packet(acknowledgement.lost_sent, acknowledgement.lost)]
+                        [..usize::from(acknowledgement.lost > 0)],
                     recovered: &[],
-                    marked: heard.marked as usize,
+                    marked: acknowledgement.marked as usize,
                     report: None,
-                    in_flight_before: Bytes::new(heard.in_flight),
+                    in_flight_before: Bytes::new(acknowledgement.in_flight),
                     in_flight: Bytes::ZERO,
                     delivered: Bytes::ZERO,
-                    smoothed_rtt: Duration::from_nanos(heard.smoothed_rtt),
+                    smoothed_rtt: Duration::from_nanos(acknowledgement.smoothed_rtt),
                     min_rtt: Duration::ZERO,
                 });
             }
@@ -111,26 +113,26 @@ impl Core {
     }
 
     pub fn answer(&self) -> Answer {
-        let mut told = std::collections::BTreeMap::new();
+        let mut values = std::collections::BTreeMap::new();
         self.0.probe(&mut |name, value| {
-            told.insert(name, value);
+            values.insert(name, value);
         });
         Answer {
             window: self.0.window().get(),
             allowed: self.0.allowance().most_in_flight().map(Bytes::get),
-            rate_mbps: told["rate_mbps"],
-            base_ms: told["delay_min_ms"],
-            queue_ms: told["queue_ms"],
-            target_ms: told["target_ms"],
-            horizon_ms: told["horizon_ms"],
-            shares: ["loss_share", "empty_share", "late_share"].map(|name| told[name]),
-            room_ms: told["room_ms"],
+            rate_mbps: values["rate_mbps"],
+            base_ms: values["delay_min_ms"],
+            queue_ms: values["queue_ms"],
+            target_ms: values["target_ms"],
+            horizon_ms: values["horizon_ms"],
+            shares: ["loss_share", "empty_share", "late_share"].map(|name| values[name]),
+            room_ms: values["room_ms"],
             phase: self.0.phase().expect("it has phases"),
         }
     }
 }
 
-/// The law in C.
+/// The implementation in C.
 pub struct Native {
     program: Program,
     packet: u64,
@@ -150,20 +152,20 @@ impl Native {
         self.ask(&format!("s {now} {packet} {budget}"))
     }
 
-    pub fn hear(&mut self, event: Event) -> Answer {
+    pub fn handle(&mut self, event: Event) -> Answer {
         match event {
-            Event::Heard(heard) => self.ask(&format!(
+            Event::Acknowledged(acknowledgement) => self.ask(&format!(
                 "h {} {} {} {} {} {} {} {} {} {}",
-                heard.now,
-                heard.sent,
-                heard.rtt,
-                heard.acked,
-                heard.lost,
-                heard.marked,
-                heard.smoothed_rtt,
-                heard.in_flight,
-                u8::from(heard.app_limited),
-                heard.lost_sent
+                acknowledgement.now,
+                acknowledgement.sent,
+                acknowledgement.rtt,
+                acknowledgement.acked,
+                acknowledgement.lost,
+                acknowledgement.marked,
+                acknowledgement.smoothed_rtt,
+                acknowledgement.in_flight,
+                u8::from(acknowledgement.app_limited),
+                acknowledgement.lost_sent
             )),
             Event::Timeout { now } => self.ask(&format!("t {now}")),
             Event::PacketSize { bytes } => {
@@ -173,27 +175,27 @@ impl Native {
         }
     }
 
-    /// The law alone: window and pace.
+    /// The decision of the law for a state: window and pace.
     pub fn decide(&mut self, state: &law::State) -> law::Decision {
-        let told = self.program.ask(&format!(
+        let answer = self.program.ask(&format!(
             "d {} {} {} {} {} {} {} {}",
             state.rate,
             state.base,
             state.queue,
-            state.wanted,
+            state.target,
             state.lead,
             state.packet,
             state.given,
             state.phase as u8
         ));
-        let [window, pace] = told[..] else {
-            panic!("{state:?} was answered by {told:?}");
+        let [window, pace] = answer[..] else {
+            panic!("{state:?} was answered by {answer:?}");
         };
         law::Decision { window, pace }
     }
 
     fn ask(&mut self, line: &str) -> Answer {
-        let told = self.program.ask(line);
+        let answer = self.program.ask(line);
         let [
             window,
             allowed,
@@ -209,11 +211,11 @@ impl Native {
             room,
             steady,
             phase,
-        ] = told[..]
+        ] = answer[..]
         else {
-            panic!("`{line}` was answered by {told:?}");
+            panic!("`{line}` was answered by {answer:?}");
         };
-        assert!(window > 0 && allowed > 0 && pace > 0, "{line}: {told:?}");
+        assert!(window > 0 && allowed > 0 && pace > 0, "{line}: {answer:?}");
         Answer {
             window: window.max(self.packet),
             allowed: Some(allowed),
@@ -229,7 +231,8 @@ impl Native {
     }
 }
 
-/// A drain that lets nothing leave is the transport's to keep: the kernel's glue lets two packets leave instead.
+/// Asserts that both answers are equal, except for the limit of a drain that lets nothing leave.
+/// The kernel's program lets two packets leave instead.
 pub fn assert_same(native: Answer, core: Answer, after: Event) {
     let native = Answer {
         allowed: core.allowed.and(native.allowed),

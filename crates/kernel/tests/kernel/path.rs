@@ -1,13 +1,14 @@
-//! A path and a sender that keeps to the law's window on it: events as they come in the world, the same for the same seed.
+//! A path, and a sender on it that obeys the law's window. Together they produce realistic events,
+//! equal for equal seeds.
 
 use std::collections::VecDeque;
 
-use crate::law::{Answer, Event, Heard};
+use crate::law::{Acknowledgement, Answer, Event};
 
 const MS: u64 = 1_000_000;
 const PACKET: u64 = 1500;
 
-/// A bottleneck, and other events at it.
+/// A path with one bottleneck, and the disturbances on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// The seed of the random draws.
@@ -16,25 +17,26 @@ pub struct Path {
     pub base_ms: u64,
     /// The link's mean rate, kbit/s.
     pub rate_kbps: u64,
-    /// The rate is drawn anew this often, ms; 0: it is constant.
+    /// The interval between random changes of the rate, ms; 0: the rate is constant.
     pub changes_ms: u64,
     /// The longest queue, ms at the mean rate.
     pub buffer_ms: u64,
-    /// A packet in this many is lost by chance; 0: none.
+    /// One packet in this many is lost at random; 0: none.
     pub loses: u64,
-    /// A packet in this many is marked; 0: none.
+    /// One packet in this many is marked; 0: none.
     pub marks: u64,
-    /// From this time on the path is longer by half, ms; 0: it never is.
+    /// The time from which on the path is longer by half, ms; 0: never.
     pub longer_from_ms: u64,
-    /// A queue of others, ms, which stands whatever this flow does, every other 3 s.
+    /// The standing queue of other flows, in every second period of 3 s, whatever this flow does;
+    /// ms.
     pub others_ms: u64,
-    /// The length of the link's silence in every 10 s, ms.
+    /// The length of the link's outage in every 10 s, ms.
     pub outage_ms: u64,
-    /// The source has nothing to send in every fourth second.
+    /// Whether the source has nothing to send in every fourth second.
     pub pauses: bool,
 }
 
-/// Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014).
+/// A random generator (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 struct Draws(u64);
 
 impl Draws {
@@ -46,15 +48,16 @@ impl Draws {
         z ^ (z >> 31)
     }
 
-    /// Once in `n`; with 0 never.
+    /// Whether an event of probability 1/n occurs; with 0, never.
     fn once_in(&mut self, n: u64) -> bool {
         n > 0 && self.next().is_multiple_of(n)
     }
 }
 
+/// A packet in flight.
 struct Packet {
     sent: u64,
-    /// When its acknowledgement comes, or its loss is seen.
+    /// When its acknowledgement arrives, or its loss is detected.
     acked_at: u64,
     lost: bool,
     marked: bool,
@@ -62,20 +65,21 @@ struct Packet {
 }
 
 impl Path {
-    /// Plays `duration_ms` of it: `hear` gets each event, and returns how much may be in flight.
-    pub fn play(&self, duration_ms: u64, mut hear: impl FnMut(Event) -> Answer) {
+    /// Plays `duration_ms` of the path. `answer` handles each event, and its result limits the data
+    /// in flight.
+    pub fn play(&self, duration_ms: u64, mut answer: impl FnMut(Event) -> Answer) {
         let mut draws = Draws(self.seed);
         let mut flight: VecDeque<Packet> = VecDeque::new();
         let (mut now, mut free, mut last_acked_at) = (0, 0, 0);
-        let (mut rate, mut drawn) = (self.rate_kbps, 0);
+        let (mut rate, mut rate_period) = (self.rate_kbps, 0);
         let (mut smoothed, mut lost, mut lost_sent) = (0, 0, 0);
         let mut allowed = 10 * PACKET;
         while now < duration_ms * MS {
-            // Packets leave as far as the limit permits.
+            // Packets leave up to the limit.
             let paused = self.pauses && now / (1000 * MS) % 4 == 3;
             while !paused && (flight.len() as u64 + 1) * PACKET <= allowed.max(PACKET) {
-                if self.changes_ms > 0 && now / (self.changes_ms * MS) != drawn {
-                    drawn = now / (self.changes_ms * MS);
+                if self.changes_ms > 0 && now / (self.changes_ms * MS) != rate_period {
+                    rate_period = now / (self.changes_ms * MS);
                     rate = self.rate_kbps * (20 + draws.next() % 160) / 100;
                 }
                 let mut begins = now.max(free);
@@ -105,14 +109,14 @@ impl Path {
                 });
                 last_acked_at = acked_at.max(last_acked_at);
             }
-            // The next thing that happens, or a second of silence.
+            // The next acknowledgement or loss follows, or a timeout after a second of silence.
             let Some(next) = flight.front() else {
                 now += 100 * MS;
                 continue;
             };
             if next.acked_at > now + 1000 * MS {
                 now += 1000 * MS;
-                allowed = hear(Event::Timeout { now }).allowed.unwrap_or(0);
+                allowed = answer(Event::Timeout { now }).allowed.unwrap_or(0);
                 continue;
             }
             now = now.max(next.acked_at);
@@ -141,7 +145,7 @@ impl Path {
             } else {
                 smoothed - smoothed / 8 + rtt / 8
             };
-            let answer = hear(Event::Heard(Heard {
+            let answered = answer(Event::Acknowledged(Acknowledgement {
                 now,
                 sent: newest.sent,
                 rtt,
@@ -153,7 +157,7 @@ impl Path {
                 app_limited: newest.app_limited,
                 lost_sent,
             }));
-            allowed = answer.allowed.unwrap_or(0);
+            allowed = answered.allowed.unwrap_or(0);
         }
     }
 }

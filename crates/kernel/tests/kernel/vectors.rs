@@ -1,6 +1,8 @@
-//! Test vectors of the law, for implementations in other languages: events on seeded paths, and its answer to each.
+//! Test vectors of the law, for implementations in other languages: events on seeded paths, and the
+//! law's answer to each.
 //!
-//! `vectors/README.md` defines each field and has the digest of each file. `make vectors` writes the files.
+//! `vectors/README.md` defines each field and lists the digest of each file. `make vectors` writes
+//! the files.
 
 use std::fmt::Write as _;
 
@@ -28,7 +30,7 @@ const STEADY: Path = Path {
     pauses: false,
 };
 
-/// Each is a file.
+/// The paths of the vectors, each with the name in its file's name.
 const PATHS: [(&str, Path); 6] = [
     ("steady", STEADY),
     (
@@ -77,7 +79,7 @@ const PATHS: [(&str, Path); 6] = [
     ),
 ];
 
-/// An event, as `in` has it.
+/// An event, as serialized in `in`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Input {
@@ -109,17 +111,17 @@ enum Input {
 impl From<Event> for Input {
     fn from(event: Event) -> Self {
         match event {
-            Event::Heard(heard) => Input::Heard {
-                now_ns: heard.now,
-                sent_ns: heard.sent,
-                rtt_ns: heard.rtt,
-                acked_bytes: heard.acked,
-                lost_bytes: heard.lost,
-                marked_packets: heard.marked,
-                smoothed_rtt_ns: heard.smoothed_rtt,
-                in_flight_bytes: heard.in_flight,
-                app_limited: heard.app_limited,
-                lost_sent_ns: heard.lost_sent,
+            Event::Acknowledged(acknowledgement) => Input::Heard {
+                now_ns: acknowledgement.now,
+                sent_ns: acknowledgement.sent,
+                rtt_ns: acknowledgement.rtt,
+                acked_bytes: acknowledgement.acked,
+                lost_bytes: acknowledgement.lost,
+                marked_packets: acknowledgement.marked,
+                smoothed_rtt_ns: acknowledgement.smoothed_rtt,
+                in_flight_bytes: acknowledgement.in_flight,
+                app_limited: acknowledgement.app_limited,
+                lost_sent_ns: acknowledgement.lost_sent,
             },
             Event::Timeout { now } => Input::Timeout { now_ns: now },
             Event::PacketSize { bytes } => Input::PacketSize { bytes },
@@ -127,7 +129,7 @@ impl From<Event> for Input {
     }
 }
 
-/// The answer, as `out` has it.
+/// The answer, as serialized in `out`.
 #[derive(Serialize)]
 struct Output {
     window_bytes: u64,
@@ -146,26 +148,27 @@ struct Output {
 
 impl From<Answer> for Output {
     fn from(answer: Answer) -> Self {
-        let whole = |value: f64, units: f64| (value * units).round() as u64;
-        let [lost, empty, late] = answer.shares.map(|share| whole(share, 65536.0));
+        let rounded = |value: f64, units: f64| (value * units).round() as u64;
+        let [lost, empty, late] = answer.shares.map(|share| rounded(share, 65536.0));
         Output {
             window_bytes: answer.window,
             allowed_bytes: answer.allowed,
-            rate_bps: whole(answer.rate_mbps, 1e6),
-            delay_min_ns: whole(answer.base_ms, 1e6),
-            queue_ns: whole(answer.queue_ms, 1e6),
-            wanted_ns: whole(answer.target_ms, 1e6),
-            horizon_ns: whole(answer.horizon_ms, 1e6),
+            rate_bps: rounded(answer.rate_mbps, 1e6),
+            delay_min_ns: rounded(answer.base_ms, 1e6),
+            queue_ns: rounded(answer.queue_ms, 1e6),
+            wanted_ns: rounded(answer.target_ms, 1e6),
+            horizon_ns: rounded(answer.horizon_ms, 1e6),
             lost_share: lost,
             empty_share: empty,
             late_share: late,
-            room_ns: whole(answer.room_ms, 1e6),
+            room_ns: rounded(answer.room_ms, 1e6),
             phase: answer.phase.name(),
         }
     }
 }
 
-/// A line of a file. Its fields keep their order in every build, as those of a `serde_json::Value` do not.
+/// A line of a file. Its fields have the same order in every build, unlike those of a
+/// `serde_json::Value`.
 #[derive(Serialize)]
 struct Line {
     r#in: Input,
@@ -180,8 +183,8 @@ impl Line {
     }
 }
 
-/// The file of a path: the core's answers, which are those of the law in C, too.
-fn written(native: &mut Native, path: &Path) -> String {
+/// The contents of a path's file: the core's answers, which must equal those of the law in C.
+fn vectors_of(native: &mut Native, path: &Path) -> String {
     let mut core = Core::start(0, PACKET, BUDGET_MS);
     let start = native.start(0, PACKET, BUDGET_MS);
     assert_eq!(start, core.answer());
@@ -197,8 +200,8 @@ fn written(native: &mut Native, path: &Path) -> String {
     }
     .write_to(&mut text);
     path.play(DURATION_MS, |event| {
-        let answer = core.hear(event);
-        assert_same(native.hear(event), answer, event);
+        let answer = core.handle(event);
+        assert_same(native.handle(event), answer, event);
         Line {
             r#in: event.into(),
             out: Some(answer.into()),
@@ -224,7 +227,7 @@ fn both_laws_write_the_vectors_of_the_digests_and_these_show_every_phase() {
     let mut all = String::new();
     let mut rows = Vec::new();
     for (name, path) in PATHS {
-        let text = written(&mut native, &path);
+        let text = vectors_of(&mut native, &path);
         let file = format!("forward-{name}.jsonl");
         rows.push(format!("| `{file}` | `{}` |", hex(&Sha256::digest(&text))));
         if let Some(folder) = &folder {
@@ -238,7 +241,7 @@ fn both_laws_write_the_vectors_of_the_digests_and_these_show_every_phase() {
     for row in &rows {
         assert!(
             readme.contains(row),
-            "the law says something else; its digests are now\n{}",
+            "the law's answers differ from README.md; their digests are now\n{}",
             rows.join("\n")
         );
     }

@@ -1,110 +1,123 @@
-//! Drains: now and then a flow sends so little that its queue empties, and so sees the path's delay without a queue.
+//! Drains: short phases in which a flow sends so little that its queue empties. They show the
+//! path's delay without a queue.
 //!
-//! All flows of a bottleneck see the same queue. The rules here depend on that queue alone, so that all flows drain
-//! together, and the delay that is left is the path's. A flow that joins others measures their queue as part of its
-//! path. Its slow start then overfills the queue, which makes the others drain; the flow itself drains as its slow start
-//! ends, for long enough to overlap with theirs.
+//! All flows of a bottleneck see the same queue. The rules here depend on that queue alone, so all
+//! flows drain together, and the remaining delay is the path's. A flow that joins others measures
+//! their queue as part of its path. Its slow start then overfills the queue, which makes the others
+//! drain. The flow itself drains as its slow start ends, for long enough to overlap with their
+//! drains.
 
 use super::law;
 use verus_core::units::{Duration, Time};
 
-/// A flow that has not seen the path without a queue for this long drains. Shorter than the 5 s for which D is
-/// remembered (`path.rs`), so that D is measured again before it is forgotten.
+/// The time without an empty path after which a flow drains. It is shorter than the 5 s for which D
+/// is remembered (`path.rs`), so that D is measured again before it expires.
 const INTERVAL: Duration = Duration::from_secs(4);
-/// A flow also drains when the queue has been above 1.5 times the target for a smoothed round trip, but not sooner than
-/// this after it last saw the path without a queue, or last tried to. Each drain that fails doubles the wait, up to
-/// [`INTERVAL`]: a queue that this flow's drain does not empty belongs to others.
+/// The least time from the last empty path, or the last drain, to an early drain. A flow drains
+/// early when the queue exceeds 1.5 times the target for a smoothed round trip. Each failed drain
+/// doubles the wait, up to [`INTERVAL`]: a queue that this flow's drain does not empty belongs to
+/// others.
 const SOONEST: Duration = Duration::from_millis(500);
-/// A drain lasts at most this many smoothed round trips: in the first the queue empties, in the second that is seen.
+/// The longest drain, in smoothed round trips: the queue empties in the first, and the
+/// acknowledgements of the second show it.
 const ROUNDS: u64 = 2;
 
-/// The jitter of links is taken for this part of s, 1 ms at 10 Mbit/s, and for no more than a seventh of the target.
+/// Divisor of s that gives the assumed jitter of links, 1 ms at 10 Mbit/s. A seventh of the target
+/// is the most.
 const JITTER_PART: u64 = 26;
 
-/// If a drain changes the measured queue by less than one part in this many, there is no queue: the path itself has
-/// become longer. Where one of twenty flows drains alone, the queue changes by twice as much; where the link slows
-/// down, by more.
+/// Divisor of the measured queue: a drain that changes it by at most this part shows a longer path,
+/// not a queue. Where one of twenty flows drains alone, the queue changes by twice this part. Where
+/// the link slows down, it changes by more.
 const UNMOVED: u64 = 32;
-/// Nor is there one if this many targets stay: of a queue, a flow that is alone keeps one target.
+/// Multiple of the target: more delay than this, if it is constant after a drain, is the path's. A
+/// flow that is alone keeps one target in the queue.
 const LONGER: u64 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Law,
-    /// A full drain, since then: the window is a small share of r D until the path is seen without a queue, for
-    /// [`ROUNDS`] at the most.
+    /// A full drain, with its start. The window is a small share of r D until the path is empty,
+    /// for at most [`ROUNDS`].
     Full(Time),
-    /// A short drain, since then: the window is r D less Q + q. For a queue that is short compared with D, after a drain
-    /// that did empty it.
+    /// A short drain, with its start. The window is r D less Q + q. It serves for a queue that is
+    /// short compared with D, if the previous drain emptied the queue.
     Short(Time),
 }
 
-/// What a look at the queue has brought about.
+/// The result of an update from an observation of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Nothing,
     Began,
-    /// A drain has ended that did not move the queue.
+    /// A drain ended and left the queue unchanged.
     Unmoved,
-    /// A drain has ended that took away what this flow had in the queue, and no more: the path has become longer.
+    /// A drain ended and removed only this flow's part of the queue: the path has become longer.
     Longer,
 }
 
-/// What there is to see.
+/// The queue, its target and the path at one time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct QueueObservation {
+    /// Q.
     pub(super) queue: Duration,
+    /// q.
     pub(super) target: Duration,
+    /// D.
     pub(super) base: Duration,
     pub(super) smoothed_rtt: Duration,
     /// s.
     pub(super) steady: Duration,
-    /// How much the queueing delay differs over the last quarter to half of a round trip.
+    /// The range of the queueing delay over the last quarter to half of a round trip.
     pub(super) range: Duration,
 }
 
-/// Which drains there are, besides those that are due.
+/// The kinds of drains that are enabled, besides those that are due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowed {
     pub(super) early: bool,
     pub(super) short: bool,
 }
 
-/// When a flow drains.
+/// The drains of one flow: when they begin and end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drains {
-    /// When the path was last seen without a queue.
-    met: Time,
-    /// Since when the queue has been above 1.5 times the target.
+    /// When the path was last empty.
+    empty_at: Time,
+    /// When the queue rose above 1.5 times the target; `None` while it is below.
     high_since: Option<Time>,
     phase: Phase,
-    /// This is the drain that ends slow start: it lasts its full time even if the queue seems gone, as the D that the
-    /// queue is counted from may still include a queue.
+    /// Whether this is the drain that ends slow start. It lasts its full time even if the queue
+    /// seems empty, since D may still include a queue.
     first: bool,
-    /// The last drain emptied the queue and found D unchanged, so that the next one may be short.
-    sure: bool,
+    /// Whether the last drain emptied the queue and found D unchanged, so that the next one may be
+    /// short.
+    base_confirmed: bool,
+    /// When the last drain ended.
     ended: Time,
+    /// The least time from `ended` to the next early drain.
     wait: Duration,
-    /// The queue and D as the drain began.
-    before: Duration,
-    base: Duration,
-    /// The target before the queue was long.
-    calm: Duration,
+    /// Q as the drain began.
+    queue_before: Duration,
+    /// D as the drain began.
+    base_before: Duration,
+    /// The target while the queue was last below 1.5 times the target.
+    calm_target: Duration,
 }
 
 impl Drains {
     pub(super) fn new(now: Time) -> Self {
         Drains {
-            met: now,
+            empty_at: now,
             high_since: None,
             phase: Phase::Law,
             first: false,
-            sure: false,
+            base_confirmed: false,
             ended: now,
             wait: SOONEST,
-            before: Duration::ZERO,
-            base: Duration::ZERO,
-            calm: Duration::ZERO,
+            queue_before: Duration::ZERO,
+            base_before: Duration::ZERO,
+            calm_target: Duration::ZERO,
         }
     }
 
@@ -113,11 +126,12 @@ impl Drains {
         self.high_since.is_some()
     }
 
+    /// Whether a drain is under way.
     pub(super) fn draining(&self) -> bool {
         self.phase != Phase::Law
     }
 
-    /// What the law has to do.
+    /// The phase in terms of the law.
     pub(super) fn phase(&self) -> law::Phase {
         match self.phase {
             Phase::Law => law::Phase::Law,
@@ -126,8 +140,8 @@ impl Drains {
         }
     }
 
-    /// The drain that ends slow start begins.
-    pub(super) fn first(&mut self, now: Time) {
+    /// Begins the drain that ends slow start.
+    pub(super) fn begin_first(&mut self, now: Time) {
         *self = Drains {
             phase: Phase::Full(now),
             first: true,
@@ -135,41 +149,46 @@ impl Drains {
         };
     }
 
-    /// Looks at the standing queue, and begins or ends a drain.
-    pub(super) fn update(&mut self, now: Time, seen: &Seen, allowed: Allowed) -> Turn {
-        let &Seen {
+    /// Begins or ends a drain, by the standing queue.
+    pub(super) fn update(
+        &mut self,
+        now: Time,
+        observation: &QueueObservation,
+        allowed: Allowed,
+    ) -> Turn {
+        let &QueueObservation {
             queue,
             target,
             base,
             smoothed_rtt,
             steady,
             ..
-        } = seen;
-        let over = match self.phase {
+        } = observation;
+        let expired = match self.phase {
             Phase::Full(since) | Phase::Short(since) => now.since(since) >= smoothed_rtt * ROUNDS,
             Phase::Law => false,
         };
-        // A queue this short counts as none: a seventh of the target, and the jitter of links.
-        let near = target / 7 + (steady / JITTER_PART).min(target / 7);
-        if queue <= near && (over || !self.first) {
+        // The longest queue that counts as empty: a seventh of the target, and the jitter of links.
+        let empty_limit = target / 7 + (steady / JITTER_PART).min(target / 7);
+        if queue <= empty_limit && (expired || !self.first) {
             if self.draining() {
                 self.ended = now;
-                self.sure = base.abs_diff(self.base) <= near;
+                self.base_confirmed = base.abs_diff(self.base_before) <= empty_limit;
             }
             self.phase = Phase::Law;
-            (self.met, self.wait, self.high_since, self.first) = (now, SOONEST, None, false);
+            (self.empty_at, self.wait, self.high_since, self.first) = (now, SOONEST, None, false);
             return Turn::Nothing;
         }
         if self.draining() {
-            return if over {
-                self.fail(now, queue, seen.range <= near)
+            return if expired {
+                self.fail(now, queue, observation.range <= empty_limit)
             } else {
                 Turn::Nothing
             };
         }
         if queue <= target * 3 / 2 {
             self.high_since = None;
-            self.calm = target;
+            self.calm_target = target;
         } else {
             self.high_since.get_or_insert(now);
         }
@@ -177,36 +196,37 @@ impl Drains {
             && self
                 .high_since
                 .is_some_and(|since| now.since(since) >= smoothed_rtt)
-            && now.since(self.met) >= SOONEST
+            && now.since(self.empty_at) >= SOONEST
             && now.since(self.ended) >= self.wait;
-        let age = now.since(self.met).min(now.since(self.ended));
+        let age = now.since(self.empty_at).min(now.since(self.ended));
         let due = age >= INTERVAL;
         if !high && !due {
             return Turn::Nothing;
         }
-        let short = allowed.short && self.sure && !high && queue + target < base / 2;
+        let short = allowed.short && self.base_confirmed && !high && queue + target < base / 2;
         self.phase = if short {
             Phase::Short(now)
         } else {
             Phase::Full(now)
         };
-        (self.before, self.base) = (queue, base);
+        (self.queue_before, self.base_before) = (queue, base);
         Turn::Began
     }
 
-    /// A drain ends without having emptied the queue.
+    /// Ends a drain that did not empty the queue. `constant`: the queueing delay no longer changes.
     fn fail(&mut self, now: Time, queue: Duration, constant: bool) -> Turn {
-        (self.ended, self.high_since, self.sure) = (now, None, false);
+        (self.ended, self.high_since, self.base_confirmed) = (now, None, false);
         self.wait = (self.wait * 2).min(INTERVAL);
         if matches!(self.phase, Phase::Short(_)) {
             // The short drain was too short for this queue: a full one follows.
             self.phase = Phase::Full(now);
             return Turn::Nothing;
         }
-        let unmoved = queue.abs_diff(self.before) * UNMOVED <= self.before;
-        // All that the flow had in the queue, its target, is gone, and what stays does not change: it is the path.
-        let lost_own = self.before.saturating_sub(queue) <= self.calm;
-        let longer = queue > self.calm * LONGER && lost_own && constant;
+        let unmoved = queue.abs_diff(self.queue_before) * UNMOVED <= self.queue_before;
+        // The flow had at most its target in the queue. If the drain removed at most that, and the
+        // remaining delay is constant, that delay is the path's.
+        let removed_own = self.queue_before.saturating_sub(queue) <= self.calm_target;
+        let longer = queue > self.calm_target * LONGER && removed_own && constant;
         self.phase = Phase::Law;
         let first = std::mem::take(&mut self.first);
         match first {

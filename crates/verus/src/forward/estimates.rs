@@ -1,4 +1,4 @@
-//! What the law is told: D and Q, r, and the shares p, e and l, each from what acknowledgements say.
+//! Measurements of the law's inputs from acknowledgements: D, Q, r, and the shares p, e and l.
 
 mod path;
 mod rate;
@@ -16,40 +16,43 @@ use rate::Deliveries;
 use room::{FullQueue, Room};
 use share::Share;
 
-/// r is measured over two round trips of D + q, as flows that share a queue pass bursts to each other from one round trip
-/// to the next; at most over the longer of this and two D.
+/// The longest period over which r is measured, unless two D are longer. Flows that share a queue
+/// pass bursts to each other from one round trip to the next, so the period covers two, of D + q
+/// each.
 const LONGEST_PERIOD: Duration = Duration::from_millis(400);
-/// And at least over this many packets, if they take no longer than a second.
+/// The fewest packets over which r is measured, if they take at most a second.
 const FEWEST_PACKETS: u64 = 8;
-/// A loss, or a late packet, is a share of at least this many.
+/// The fewest packets in a step of p or l, of which a loss or a late packet is a share.
 const STEP_PACKETS: u64 = 16;
-/// The average p covers this many steps of a quarter of a second, 2 s.
+/// Steps of a quarter of a second that the average p covers: 2 s.
 const LOST_STEPS: u64 = 8;
-/// The averages e and l cover this many, 16 s. Longer than drains are apart, so that flows of a bottleneck have about the
-/// same.
+/// Steps that the averages e and l cover: 16 s. This exceeds the interval of drains, so that flows
+/// of a bottleneck measure about the same.
 const CHANNEL_STEPS: u64 = 64;
-/// A queue counts as empty below this part of s, 2 ms at 10 Mbit/s; on slower links below 2 ms.
+/// Divisor of s that gives the longest queue that counts as empty, 2 ms at 10 Mbit/s.
 const EMPTY_PART: u64 = 13;
+/// The longest queue that counts as empty on links slower than 10 Mbit/s.
 const EMPTY: Duration = Duration::from_millis(2);
-/// After a drain r falls all the same where Q is above q and this part of D, less half of the budget: on a long path the
-/// window that follows a drain stands in the queue for a while.
+/// Divisor of D in the limit of Q above which r falls even after a drain. The limit is D / 4 less
+/// half of the budget, and at least q. On a long path the window after a drain waits in the queue
+/// for a while.
 const REFILL_PART: u64 = 4;
-/// ... or where more than one packet in this many is lost.
+/// The share of lost packets above which r falls even after a drain: one in this many.
 const REFILL_LOSS: u64 = 32;
-/// For so long after a drain the queue is empty because of it.
+/// The time after a drain for which the queue is empty because of the drain.
 const DRAINED: Duration = Duration::from_millis(500);
-/// A time without feedback counts in e for at most this.
+/// The longest time without feedback that counts in e.
 const LONGEST_LOOK: Duration = Duration::from_millis(200);
-/// Without the receiver's times the delay of the way back is not known to be steady: J is then this. So is H without
-/// [`Part::Horizon`].
+/// J without the receiver's arrival times, since the spread of the reverse path's delay is then
+/// unknown; H without [`Part::Horizon`].
 const UNMEASURED: Duration = Duration::from_millis(80);
 
-/// s at this r.
+/// s at the rate r.
 fn steady_queue(budget: Duration, rate: Rate) -> Duration {
     Duration::from_micros(law::steady(budget.as_micros(), rate.as_bps()))
 }
 
-/// Of one flow.
+/// The measurements of one flow.
 #[derive(Clone, Debug)]
 pub(super) struct Estimates {
     budget: Duration,
@@ -61,22 +64,25 @@ pub(super) struct Estimates {
     late: Share,
     empty: Share,
     smoothed_rtt: Duration,
-    /// The packet acknowledged last left when the source had run dry.
-    dry: bool,
-    /// When e was last looked at.
-    looked: Time,
-    /// When the last feedback came that found the flow draining; zero before any did.
-    drained: Time,
+    /// Whether the packet acknowledged last was application-limited: it left when the source had
+    /// run dry.
+    app_limited: bool,
+    /// When the queue was last observed for e.
+    observed_at: Time,
+    /// When feedback last arrived during a drain; zero before the first drain.
+    drained_at: Time,
     rate: Rate,
     steady: Duration,
     base: Duration,
     queue: Duration,
-    wanted: Duration,
-    /// The r, the shares and c that `wanted` was taken of.
-    wanted_of: Rate,
-    wanted_for: u64,
+    target: Duration,
+    /// The r from which `target` was last computed.
+    target_rate: Rate,
+    /// The p, e and l from which `target` was last computed, 20 bits each.
+    target_shares: u64,
     room: Room,
-    wanted_in: u64,
+    /// The c from which `target` was last computed.
+    target_room: u64,
 }
 
 impl Estimates {
@@ -91,18 +97,18 @@ impl Estimates {
             late: Share::new(),
             empty: Share::new(),
             smoothed_rtt: Duration::ZERO,
-            dry: false,
-            looked: Time::ZERO,
-            drained: Time::ZERO,
+            app_limited: false,
+            observed_at: Time::ZERO,
+            drained_at: Time::ZERO,
             rate: Rate::default(),
             steady: steady_queue(budget, Rate::default()),
             base: Duration::ZERO,
             queue: Duration::ZERO,
-            wanted: Duration::ZERO,
-            wanted_of: Rate::default(),
-            wanted_for: 0,
+            target: Duration::ZERO,
+            target_rate: Rate::default(),
+            target_shares: 0,
             room: Room::new(),
-            wanted_in: law::UNBOUNDED,
+            target_room: law::UNBOUNDED,
         }
     }
 
@@ -116,21 +122,21 @@ impl Estimates {
         self.base
     }
 
-    /// Q, the queue that stands.
+    /// Q, the standing queue.
     pub(super) fn queue(&self) -> Duration {
         self.queue
     }
 
-    /// q, the queue that is wanted.
-    pub(super) fn wanted(&self) -> Duration {
-        self.wanted
+    /// q, the target queue.
+    pub(super) fn target(&self) -> Duration {
+        self.target
     }
 
     pub(super) fn smoothed_rtt(&self) -> Duration {
         self.smoothed_rtt
     }
 
-    /// H.
+    /// H, the time for which delivery is assumed while no acknowledgement comes.
     pub(super) fn horizon(&self) -> Duration {
         if !self.parts.has(Part::Horizon) {
             return UNMEASURED;
@@ -140,17 +146,17 @@ impl Estimates {
         Duration::from_micros(horizon)
     }
 
-    /// How much the queueing delay differs over the last quarter to half of a round trip.
+    /// The range of the queueing delay over the last quarter to half of a round trip.
     pub(super) fn queue_range(&self) -> Duration {
         self.path.range()
     }
 
-    /// s.
+    /// s, the target queue on a steady link.
     pub(super) fn steady(&self) -> Duration {
         self.steady
     }
 
-    /// Sets r, and s with it: a cube root, so only where r changes.
+    /// Sets r and s. s takes a cube root, so it is computed only if r changes.
     fn set_rate(&mut self, rate: Rate) {
         if rate != self.rate {
             self.rate = rate;
@@ -158,27 +164,27 @@ impl Estimates {
         }
     }
 
-    /// How much sooner than r carries it a window may leave: what is ahead stands in the queue, which holds no more than q
-    /// where the buffer is short.
+    /// The time by which a window may leave sooner than at rate r. Packets sent ahead wait in the
+    /// queue, which holds at most q where the buffer is short.
     pub(super) fn lead(&self) -> Duration {
         if self.room.is_bounded() {
-            self.wanted
+            self.target
         } else {
             self.budget
         }
     }
 
-    /// c, 2^-16.
+    /// c, the share of s that the buffer holds, 2^-16.
     pub(super) fn room(&self) -> u64 {
         self.room.get()
     }
 
-    /// How late the last acknowledgement was.
-    pub(super) fn back_excess(&self) -> Duration {
-        self.path.back_excess()
+    /// The delay of the last acknowledgement on the reverse path beyond the least.
+    pub(super) fn reverse_excess(&self) -> Duration {
+        self.path.reverse_excess()
     }
 
-    /// Whether more than one packet in `n` was lost just now.
+    /// Whether more than one packet in `n` was lost in the present step of p.
     pub(super) fn loses_more_than(&self, n: u64, packet: Bytes) -> bool {
         self.lost.exceeds(n, packet.get())
     }
@@ -188,14 +194,14 @@ impl Estimates {
         [&self.lost, &self.empty, &self.late].map(Share::get)
     }
 
-    /// Takes in what feedback says. `settled`: slow start is over.
+    /// Updates the measurements from feedback. `settled`: slow start is over.
     pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>, packet: Bytes, settled: bool) {
         let now = feedback.now;
         if !feedback.acked.is_empty() && !self.path.is_settled() {
-            let told = |acked: &Acked| acked.received_at.is_some();
-            let told = feedback.acked.iter().any(told);
+            let is_timed = |acked: &Acked| acked.received_at.is_some();
+            let has_receiver_times = feedback.acked.iter().any(is_timed);
             self.path
-                .settle(told && self.parts.has(Part::ReceiverTimes));
+                .settle(has_receiver_times && self.parts.has(Part::ReceiverTimes));
         }
         let (mut arrived, mut late) = (Bytes::ZERO, Bytes::ZERO);
         let samples = feedback.acked.iter().chain(feedback.recovered);
@@ -211,7 +217,7 @@ impl Estimates {
             .iter()
             .map(|acked| acked.packet.size)
             .sum();
-        // A mark says what a loss would say, and is priced like one (RFC 3168 §5).
+        // A mark indicates congestion as a loss does, and has the same price (RFC 3168 §5).
         let marked = packet * feedback.marked as u64;
         let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
         let fewest = (packet * STEP_PACKETS).get();
@@ -235,13 +241,17 @@ impl Estimates {
         }
         self.smoothed_rtt = feedback.smoothed_rtt;
         if let Some(last) = feedback.acked.last() {
-            self.dry = last.packet.app_limited;
+            self.app_limited = last.packet.app_limited;
         }
     }
 
-    /// Looks at the queue where packets were lost: at a full buffer, c falls.
+    /// Lowers c if packets were lost at a full buffer.
     fn bound_by_buffer(&mut self, feedback: &Feedback<'_>, packet: Bytes) {
-        if !feedback.lost.iter().any(|lost| self.room.is_news(lost.at)) {
+        if !feedback
+            .lost
+            .iter()
+            .any(|lost| self.room.is_new_loss(lost.at))
+        {
             return;
         }
         let (delay, longest) = self.path.fullness();
@@ -252,7 +262,7 @@ impl Estimates {
         };
         let smoothed_rtt = feedback.smoothed_rtt;
         self.room
-            .on_loss(feedback.now, &queue, self.wanted, self.steady, smoothed_rtt);
+            .on_loss(feedback.now, &queue, self.target, self.steady, smoothed_rtt);
     }
 
     fn on_delivered(&mut self, now: Time, sample: &Acked, smoothed_rtt: Duration) {
@@ -260,7 +270,8 @@ impl Estimates {
             && self.path.is_timed()
             && !self.clock.believes(now, sample.packet.at, at)
         {
-            // The receiver's arrival times are made up. What they taught is forgotten, and the sender's clock used.
+            // The receiver's arrival times are made up. Measurements from them are discarded, and
+            // the sender's clock is used from now on.
             self.path = PathDelay::new();
             self.path.settle(false);
             self.deliveries = Deliveries::new();
@@ -270,76 +281,80 @@ impl Estimates {
             .on_delivery(at, sample.packet.at, sample.packet.size);
     }
 
-    /// T: what r is measured over.
+    /// The period over which r is measured.
     fn period(&self, packet: Bytes) -> Duration {
-        let rounds = ((self.base + self.wanted) * 2)
+        let rounds = ((self.base + self.target) * 2)
             .max(self.smoothed_rtt)
             .min(LONGEST_PERIOD.max(self.base * 2));
         let packets = self.rate.time_for(packet * FEWEST_PACKETS);
         rounds.max(packets.min(Duration::from_secs(1)))
     }
 
-    /// Takes D, Q, r, e and q from what was measured. `steady`: the law is what decides.
-    pub(super) fn refresh(&mut self, now: Time, packet: Bytes, steady: bool) {
+    /// Computes D, Q, r, e and q from the measurements. `law_decides`: the window comes from the
+    /// law, not from slow start or a drain.
+    pub(super) fn refresh(&mut self, now: Time, packet: Bytes, law_decides: bool) {
         self.base = self.path.base().unwrap_or_default();
         self.queue = self.path.queue();
         let period = self.period(packet);
-        let since_drained = if self.drained > Time::ZERO {
-            now.since(self.drained)
+        let since_drained = if self.drained_at > Time::ZERO {
+            now.since(self.drained_at)
         } else {
             Duration::MAX
         };
-        if let Some(rate) = self.deliveries.rate(period, self.base + self.wanted) {
-            // While the source has run dry, or after a drain, less is sent than the path could deliver, and the measured
-            // rate is too low: r only falls then if there is a queue longer than wanted all the same.
-            let seen_for = period + self.smoothed_rtt * 2;
-            let drained = self.parts.has(Part::HeldRate) && since_drained <= seen_for;
+        if let Some(rate) = self.deliveries.rate(period, self.base + self.target) {
+            // An application-limited flow, or one after a drain, sends less than the path could
+            // deliver. The measured rate is then too low, so r falls only if the queue is long or
+            // losses are frequent.
+            let drain_lowers_rate_for = period + self.smoothed_rtt * 2;
+            let drained = self.parts.has(Part::HeldRate) && since_drained <= drain_lowers_rate_for;
             let refill = (self.base / REFILL_PART).saturating_sub(self.budget / 2);
             if rate > self.rate
-                || !(self.dry || drained)
-                || self.queue > self.wanted.max(refill)
+                || !(self.app_limited || drained)
+                || self.queue > self.target.max(refill)
                 || self.lost.exceeds(REFILL_LOSS, packet.get())
             {
                 self.set_rate(rate);
             }
         }
         self.empty.forget_step();
-        // A buffer that holds no more than this is empty at times whatever the target.
-        if steady && !self.dry && since_drained > DRAINED && !self.room.is_bounded() {
-            let look = now.since(self.looked).min(LONGEST_LOOK).as_nanos();
-            let short = EMPTY.min(self.steady / EMPTY_PART);
-            let empty = if self.path.briefly() <= short {
-                look
+        // A short buffer is empty at times whatever the target, so its queue does not count in e.
+        if law_decides && !self.app_limited && since_drained > DRAINED && !self.room.is_bounded() {
+            let observed = now.since(self.observed_at).min(LONGEST_LOOK).as_nanos();
+            let empty_limit = EMPTY.min(self.steady / EMPTY_PART);
+            let empty = if self.path.brief_queue() <= empty_limit {
+                observed
             } else {
                 0
             };
-            self.empty.update(now, empty, look, 1, CHANNEL_STEPS);
+            self.empty.update(now, empty, observed, 1, CHANNEL_STEPS);
         }
-        self.looked = now;
+        self.observed_at = now;
         self.room.grow(now, self.steady, self.budget);
-        self.want();
-        let pause = if self.parts.has(Part::CutPauses) {
-            (self.base + self.wanted) / 2
+        self.update_target();
+        let longest_pause = if self.parts.has(Part::CutPauses) {
+            (self.base + self.target) / 2
         } else {
             Duration::MAX
         };
-        self.deliveries
-            .count(self.period(packet), pause, self.rate.time_for(packet));
+        self.deliveries.configure(
+            self.period(packet),
+            longest_pause,
+            self.rate.time_for(packet),
+        );
     }
 
-    /// Takes q anew.
-    fn want(&mut self) {
-        let part = |part, value| if self.parts.has(part) { value } else { 0 };
+    /// Computes q if r moved by a 64th, or a share or c changed.
+    fn update_target(&mut self) {
+        let enabled = |part, value| if self.parts.has(part) { value } else { 0 };
         let [lost, empty, late] = self.shares();
-        let known = lost | empty << 20 | late << 40;
-        // q is taken anew where a share or c has changed, or r has moved by a 64th.
-        let (rate, of) = (self.rate.as_bps(), self.wanted_of.as_bps());
+        let shares = lost | empty << 20 | late << 40;
+        let (rate, last_rate) = (self.rate.as_bps(), self.target_rate.as_bps());
         let room = self.room.get();
-        let same = known == self.wanted_for && room == self.wanted_in;
-        if of > 0 && same && rate.abs_diff(of) <= of / 64 {
+        let unchanged = shares == self.target_shares && room == self.target_room;
+        if last_rate > 0 && unchanged && rate.abs_diff(last_rate) <= last_rate / 64 {
             return;
         }
-        (self.wanted_of, self.wanted_for, self.wanted_in) = (self.rate, known, room);
+        (self.target_rate, self.target_shares, self.target_room) = (self.rate, shares, room);
         let channel = Channel {
             rate: if self.parts.has(Part::Fairness) {
                 self.rate.as_bps()
@@ -347,32 +362,33 @@ impl Estimates {
                 law::REFERENCE
             },
             budget: self.budget.as_micros(),
-            lost: part(Part::LossPrice, lost),
-            empty: part(Part::Empty, empty),
-            late: part(Part::Late, late),
+            lost: enabled(Part::LossPrice, lost),
+            empty: enabled(Part::Empty, empty),
+            late: enabled(Part::Late, late),
             room,
         };
-        self.wanted = Duration::from_micros(law::wanted(&channel));
+        self.target = Duration::from_micros(law::target(&channel));
     }
 
-    /// The queue has never been seen empty, nor a packet late.
+    /// Resets e and l, as if the queue had never been empty and no packet late.
     #[cfg(test)]
-    pub(super) fn believe_steady(&mut self) {
+    pub(super) fn assume_steady(&mut self) {
         (self.empty, self.late) = (Share::new(), Share::new());
-        self.want();
+        self.update_target();
     }
 
-    /// The flow drains now.
+    /// Records that the flow drains at `now`.
     pub(super) fn on_draining(&mut self, now: Time) {
-        self.drained = now;
+        self.drained_at = now;
     }
 
-    /// A drain did not change the queue: it is the path. The drain's rate is not the path's: that was `rate`.
+    /// Adds Q to D, since a drain has shown that Q is the path's delay. Then r becomes at least
+    /// `rate`, measured before the drain: a drain sends less than the path could deliver.
     pub(super) fn lengthen(&mut self, rate: Rate) {
         self.path.lengthen();
         self.base = self.path.base().unwrap_or_default();
         self.queue = self.path.queue();
         self.set_rate(self.rate.max(rate));
-        self.want();
+        self.update_target();
     }
 }

@@ -1,16 +1,16 @@
-//! The parts that can be left out, to see what each is worth (docs/forward.md). Only with the feature `parts`, for research:
-//! otherwise a flow has them all, and nothing is kept or asked.
+//! Parts of the sender that can be left out, to measure the worth of each (docs/forward.md). Only
+//! the feature `parts`, for research, allows it; otherwise every flow has all parts, at no cost.
 
 /// A part of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// H is measured; without this part it is 80 ms.
+    /// The measurement of H; without this part H is 80 ms.
     Horizon,
-    /// While nothing is acknowledged, the path is assumed to go on delivering for up to H.
+    /// The assumption that the path goes on delivering, for up to H, while nothing is acknowledged.
     Prediction,
-    /// Packets are paced, rather than sent as soon as the window allows.
+    /// Pacing of packets, which otherwise leave as soon as the window allows.
     Pacing,
-    /// Drains, all of them.
+    /// Drains of every kind.
     Drains,
     /// Drains that begin before 4 s have passed, because the queue exceeds 1.5 times its target.
     EarlyDrains,
@@ -18,25 +18,26 @@ pub enum Part {
     ShortDrains,
     /// The drain that ends slow start.
     FirstDrain,
-    /// q falls with the share of packets lost.
+    /// The decrease of q with the share of packets lost.
     LossPrice,
-    /// q falls with the cube root of r; without this part it is that of 10 Mbit/s at any rate.
+    /// The decrease of q with the cube root of r; without this part q is that of 10 Mbit/s at any
+    /// rate.
     Fairness,
-    /// The window's term in q − Q, the queue's distance from what is wanted.
+    /// The window's term in q − Q, the distance of the queue from its target.
     Damping,
-    /// q grows with the share of time in which the queue is empty.
+    /// The growth of q with the share of time in which the queue is empty.
     Empty,
-    /// It grows less with the share of packets later than the budget.
+    /// The reduction of that growth by the share of packets later than the budget.
     Late,
-    /// The target is bounded by what the buffer holds.
+    /// The bound of q by the length of the buffer.
     Room,
-    /// A queue that a drain does not change counts as a longer path.
+    /// The rule that a queue unchanged by a drain counts as a longer path.
     LongerPath,
-    /// r is not lowered by a drain, nor by its traces in the measurement.
+    /// The rule that a drain, and its traces in the measurement, do not lower r.
     HeldRate,
-    /// A silence that the sender caused itself counts as time in r for up to half a round trip of D + q only.
+    /// The rule that a silence that the sender caused counts in r for at most half of D + q.
     CutPauses,
-    /// Arrival times by the receiver's clock are used where acknowledgements carry them.
+    /// The use of arrival times by the receiver's clock where acknowledgements carry them.
     ReceiverTimes,
 }
 

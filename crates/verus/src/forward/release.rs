@@ -1,24 +1,26 @@
-//! When packets leave: by the window, by the pace, and by what the path must have delivered although nothing says so yet.
+//! Departures of packets, limited by window, pace and assumed deliveries. The last are data that
+//! the path has probably delivered, although no acknowledgement shows it yet.
 
 use super::law::{Decision, SMALL_PACKETS};
 use verus_core::controller::Allowance;
 use verus_core::credit::{Credit, TICK};
 use verus_core::units::{Bytes, Duration, Rate, Time};
 
-/// A flow's packets, before they leave and while they are in flight.
+/// The limits on a flow's departures, and its data in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Release {
     packet: Bytes,
     credit: Credit,
     window: Bytes,
-    /// What departures are spread at.
+    /// The pace of departures.
     pace: Rate,
     in_flight: Bytes,
     now: Time,
-    /// Up to when what the path delivered has been acknowledged; after that it is predicted.
-    known_until: Time,
-    /// r, and how long a packet takes at r.
+    /// The time up to which deliveries are acknowledged; later ones are predicted.
+    acknowledged_until: Time,
+    /// r.
     rate: Rate,
+    /// The time that a packet takes at r.
     packet_time: Duration,
     /// H; zero while nothing is predicted.
     horizon: Duration,
@@ -33,7 +35,7 @@ impl Release {
             pace: Rate::from_bps(1),
             in_flight: Bytes::ZERO,
             now,
-            known_until: now,
+            acknowledged_until: now,
             rate: Rate::default(),
             packet_time: Rate::default().time_for(packet),
             horizon: Duration::ZERO,
@@ -56,33 +58,34 @@ impl Release {
         self.packet = packet;
     }
 
-    /// Time has passed.
+    /// Moves the time on to `now`, which earns credit at the pace.
     pub(super) fn advance(&mut self, now: Time, in_flight: Bytes) {
         self.now = self.now.max(now);
         self.in_flight = in_flight;
         self.credit.fill(self.now, self.pace, self.packet);
     }
 
-    /// A packet left, after which so much is in flight.
+    /// Spends the credit of a packet that left; `in_flight` includes it.
     pub(super) fn on_sent(&mut self, now: Time, size: Bytes, in_flight: Bytes) {
         self.now = self.now.max(now);
         self.in_flight = in_flight;
         self.credit.spend(size);
     }
 
-    /// What arrived until then has been acknowledged.
-    pub(super) fn on_known(&mut self, until: Time) {
-        self.known_until = until;
+    /// Records that arrivals up to `until` have been acknowledged.
+    pub(super) fn on_acknowledged(&mut self, until: Time) {
+        self.acknowledged_until = until;
     }
 
-    /// So much may leave at once, and no more is left of what was in flight.
-    pub(super) fn begin_again(&mut self, now: Time, burst: Bytes) {
+    /// Starts again with nothing in flight; `burst` may leave at once.
+    pub(super) fn restart(&mut self, now: Time, burst: Bytes) {
         self.now = self.now.max(now);
         self.in_flight = Bytes::ZERO;
         self.credit = Credit::new(burst, self.now);
     }
 
-    /// The law has decided, of a path that delivers at `rate`; for up to `horizon` without news it is assumed to.
+    /// Applies the law's decision. The path is assumed to deliver at `rate`, for up to `horizon`
+    /// without an acknowledgement.
     pub(super) fn follow(&mut self, decision: &Decision, rate: Rate, horizon: Duration) {
         self.window = Bytes::new(decision.window);
         self.pace = Rate::from_bps(decision.pace);
@@ -91,14 +94,14 @@ impl Release {
         self.horizon = horizon;
     }
 
-    /// How many bytes the path should have delivered, at r, since what was acknowledged last, less the packet that is due
-    /// next; at most what is in flight, and at most what r delivers in H.
-    pub(super) fn unheard(&self) -> Bytes {
-        let age = self.now.since(self.known_until).min(self.horizon);
-        if age <= self.packet_time {
+    /// The bytes assumed delivered since the last acknowledgement: those that the path carries at
+    /// r, for at most H, less the packet that is due next. The data in flight are the upper limit.
+    pub(super) fn assumed_delivered(&self) -> Bytes {
+        let silence = self.now.since(self.acknowledged_until).min(self.horizon);
+        if silence <= self.packet_time {
             return Bytes::ZERO;
         }
-        let overdue = age.saturating_sub(self.packet_time);
+        let overdue = silence.saturating_sub(self.packet_time);
         self.rate.bytes_in(overdue).min(self.in_flight)
     }
 
@@ -106,19 +109,20 @@ impl Release {
         self.window < self.packet * SMALL_PACKETS
     }
 
-    /// How much may be in flight, without what is assumed delivered: the window, rounded to the nearest packet; for a small
-    /// window a packet more, as its pace is what limits it.
-    fn allowed(&self) -> Bytes {
-        let more = if self.is_small() {
+    /// The limit of the data in flight, without assumed deliveries: the window rounded to the
+    /// nearest packet. A small window has one packet more, since its pace limits it.
+    fn in_flight_limit(&self) -> Bytes {
+        let margin = if self.is_small() {
             self.packet
         } else {
             self.packet / 2
         };
-        self.window + more
+        self.window + margin
     }
 
+    /// The data that may leave, by window and pace.
     pub(super) fn allowance(&self, paced: bool) -> Allowance {
-        let window = Allowance::window(self.allowed() + self.unheard());
+        let window = Allowance::window(self.in_flight_limit() + self.assumed_delivered());
         if self.is_small() || paced {
             window.and_budget(self.credit.get())
         } else {
@@ -126,7 +130,7 @@ impl Release {
         }
     }
 
-    /// When a packet may leave that may not leave now, if no acknowledgement comes before.
+    /// When the next packet may leave, unless an acknowledgement comes before.
     pub(super) fn next(&self) -> Option<Time> {
         let soonest = self.now + TICK;
         let funded = if self.credit.get() < self.packet {
@@ -134,13 +138,13 @@ impl Release {
         } else {
             soonest
         };
-        let more = self.in_flight + self.packet;
-        let allowed = self.allowed();
-        if more <= allowed + self.unheard() {
+        let next_in_flight = self.in_flight + self.packet;
+        let limit = self.in_flight_limit();
+        if next_in_flight <= limit + self.assumed_delivered() {
             return Some(funded.max(soonest));
         }
-        // When so much is overdue that there is room for a packet.
-        let due = self.packet_time + self.rate.time_for(more - allowed);
-        (due <= self.horizon).then(|| (self.known_until + due).max(funded).max(soonest))
+        // The time of silence after which assumed deliveries make room for a packet.
+        let due = self.packet_time + self.rate.time_for(next_in_flight - limit);
+        (due <= self.horizon).then(|| (self.acknowledged_until + due).max(funded).max(soonest))
     }
 }

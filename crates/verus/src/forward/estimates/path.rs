@@ -1,32 +1,39 @@
 //! D, the path's round trip without a queue, and Q, the queueing delay of the data.
 //!
-//! A round trip is the way there, which includes the queue of the flow's own data, and the way back, which does not. If
-//! acknowledgements carry the receiver's arrival times, the two are measured apart (the offset between the two clocks
-//! cancels in every difference used), and acknowledgements that queue on their way back do not count as queue. If not,
-//! the whole round trip counts as the way there.
+//! A round trip consists of the forward path, which includes the queue of the flow's own data, and
+//! the reverse path, which does not. If acknowledgements carry the receiver's arrival times, the
+//! two are measured separately: the offset between the two clocks cancels in every difference used.
+//! Then acknowledgements that queue on the reverse path do not count in Q. Without these times, the
+//! whole round trip counts as the forward path's delay.
 
 use verus_core::controller::Acked;
 use verus_core::units::{Duration, Time};
 
-/// The least way there is remembered for one to two of these spans. Drains, every 4 s, measure it more often.
-const THERE_MEMORY: Duration = Duration::from_secs(5);
-/// In [`THERE_MEMORY`] a time without acknowledgements counts for at most this long: during an outage, or at one packet
-/// a second, no drain can measure the path again, so D must not be forgotten meanwhile.
+/// The span for the least forward delay, which covers one to two of them. Drains, every 4
+/// s, measure it more often.
+const FORWARD_MEMORY: Duration = Duration::from_secs(5);
+/// The longest time without acknowledgements that counts in [`FORWARD_MEMORY`]. During an outage,
+/// or at one packet a second, no drain can measure the path again, so D must not expire meanwhile.
 const LONGEST_GAP: Duration = Duration::from_millis(200);
-/// The least way back is remembered for one to two of these spans: long enough to bridge acknowledgements that arrive in
-/// bursts, short enough that a queue that forms on the way back soon counts as a longer path rather than as Q.
-const BACK_MEMORY: Duration = Duration::from_millis(500);
+/// The span for the least reverse delay, which covers one to two of them. It is long enough
+/// to bridge acknowledgements that arrive in bursts. It is short enough that a queue that forms on
+/// the reverse path soon counts as a longer path rather than as Q.
+const REVERSE_MEMORY: Duration = Duration::from_millis(500);
 
-/// The least way there of the last 20 to 40 ms, whatever the round trip, says whether the queue has been empty.
+/// The span for the least delay that shows whether the queue was empty: that of the last 20 to 40
+/// ms, whatever the round trip.
 const BRIEF: Duration = Duration::from_millis(20);
-/// A buffer is as long as the longest way there of the last eight to sixteen seconds, above the least of the last 30 to 60 s:
-/// D follows a queue that others keep full within [`THERE_MEMORY`], and would let the buffer seem short.
+/// The span for the longest forward delay, that of the last 8 to 16 s, which shows how long the
+/// buffer is.
 const FULL_MEMORY: Duration = Duration::from_secs(8);
-const BARE_MEMORY: Duration = Duration::from_secs(30);
-/// The spread of the way back is that of one to two of these spans.
+/// The span for the least delay above which the buffer's length counts: that of the last 30 to 60
+/// s. D would make the buffer seem short: within [`FORWARD_MEMORY`] it includes a queue that others
+/// keep full.
+const LONG_TERM_MEMORY: Duration = Duration::from_secs(30);
+/// The span for J, the spread of the reverse path's delay, which covers one to two of them.
 const SPREAD_MEMORY: Duration = Duration::from_secs(1);
 
-/// A minimum over the span under way (`newer`) and the one before it (`older`): one to two spans.
+/// A minimum over the present span (`newer`) and the one before it (`older`): one to two spans.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     older: i64,
@@ -43,7 +50,8 @@ impl Least {
 
     fn update(&mut self, now: Time, span: Duration, value: i64) {
         if now.since(self.since) >= span {
-            // One step only, however long ago the last value was: after an outage the older minimum still counts.
+            // Advances by one span, however old the last value is: after an outage the older
+            // minimum still counts.
             self.older = self.newer;
             self.newer = value;
             self.since = now;
@@ -56,61 +64,68 @@ impl Least {
     }
 }
 
-/// The delays of one flow's path, in ns. Each way includes the unknown offset between the two clocks, with opposite
-/// signs.
+/// The delays of one flow's path, in ns. Forward and reverse delays include the unknown offset
+/// between the two clocks, with opposite signs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathDelay {
-    /// Whether the receiver says when packets arrived; settled by the first feedback.
+    /// Whether the receiver's arrival times are used; `None` until the first feedback.
     timed: Option<bool>,
-    there: Least,
-    /// How long acknowledgements have been coming in, each gap counted for at most [`LONGEST_GAP`].
-    heard: Duration,
+    /// The least forward delay of [`FORWARD_MEMORY`].
+    forward: Least,
+    /// The time during which acknowledgements arrived, each gap counted for at most
+    /// [`LONGEST_GAP`].
+    feedback_time: Duration,
+    /// When an acknowledgement last arrived.
     last: Time,
-    /// The least way there of the last quarter to half of a round trip: with the queue that stands now.
+    /// The least forward delay of the last quarter to half of a round trip, with the standing
+    /// queue.
     standing: Least,
-    /// The same of [`BRIEF`].
+    /// The least forward delay of [`BRIEF`].
     brief: Least,
-    /// The queueing delay of the last packet, µs; a longer one than 32 bits hold is as late.
+    /// The queueing delay of the last packet, µs, at most 2^32 - 1.
     delay: u32,
-    back: Least,
-    /// The longest way back, negated.
-    farthest: Least,
-    /// The longest way there, negated, of as long as `standing` is the least.
-    highest: Least,
-    /// The last way there, the longest of [`FULL_MEMORY`], negated, and the least of [`BARE_MEMORY`].
+    /// The least reverse delay of [`REVERSE_MEMORY`].
+    reverse: Least,
+    /// The longest reverse delay of [`SPREAD_MEMORY`], negated.
+    reverse_longest: Least,
+    /// The longest forward delay over the same span as `standing`, negated.
+    standing_longest: Least,
+    /// The forward delay of the packet acknowledged last.
     newest: i64,
+    /// The longest forward delay of [`FULL_MEMORY`], negated.
     longest: Least,
-    bare: Least,
-    /// By how much the last acknowledgement's way back was longer than the least.
-    back_excess: Duration,
+    /// The least forward delay of [`LONG_TERM_MEMORY`].
+    long_term: Least,
+    /// The last reverse delay beyond the least.
+    reverse_excess: Duration,
 }
 
 impl PathDelay {
     pub(super) fn new() -> Self {
         PathDelay {
             timed: None,
-            there: Least::NOTHING,
-            heard: Duration::ZERO,
+            forward: Least::NOTHING,
+            feedback_time: Duration::ZERO,
             last: Time::ZERO,
             standing: Least::NOTHING,
             brief: Least::NOTHING,
             delay: 0,
-            back: Least::NOTHING,
-            farthest: Least::NOTHING,
+            reverse: Least::NOTHING,
+            reverse_longest: Least::NOTHING,
             newest: 0,
-            highest: Least::NOTHING,
+            standing_longest: Least::NOTHING,
             longest: Least::NOTHING,
-            bare: Least::NOTHING,
-            back_excess: Duration::ZERO,
+            long_term: Least::NOTHING,
+            reverse_excess: Duration::ZERO,
         }
     }
 
-    /// Decides, by the first feedback, whether the receiver's arrival times are used: `told` says whether it has any.
-    pub(super) fn settle(&mut self, told: bool) {
-        self.timed.get_or_insert(told);
+    /// Decides at the first feedback whether the receiver's arrival times are used.
+    pub(super) fn settle(&mut self, use_receiver_times: bool) {
+        self.timed.get_or_insert(use_receiver_times);
     }
 
-    /// Whether that has been decided.
+    /// Whether [`PathDelay::settle`] has decided.
     pub(super) fn is_settled(&self) -> bool {
         self.timed.is_some()
     }
@@ -120,58 +135,61 @@ impl PathDelay {
         self.timed == Some(true)
     }
 
-    /// Takes a sample; returns when the packet arrived, by the receiver's clock where its times are used and else by the
-    /// sender's; `None` if its arrival time is missing.
+    /// Updates the delays from an acknowledgement, and returns when the packet arrived: by the
+    /// receiver's clock where its times are used, otherwise by the sender's. `None`: its arrival
+    /// time is missing.
     pub(super) fn on_acked(
         &mut self,
         now: Time,
         acked: &Acked,
         smoothed_rtt: Duration,
     ) -> Option<Time> {
-        // Signed, as the offset between the clocks can make either way negative.
-        let from =
+        // Signed, since the offset between the clocks can make either delay negative.
+        let signed_span =
             |later: Time, earlier: Time| later.as_nanos().wrapping_sub(earlier.as_nanos()) as i64;
-        let (there, back, at) = match acked.received_at {
-            Some(at) if self.timed == Some(true) => (from(at, acked.packet.at), from(now, at), at),
+        let (forward, reverse, arrived_at) = match acked.received_at {
+            Some(at) if self.timed == Some(true) => {
+                (signed_span(at, acked.packet.at), signed_span(now, at), at)
+            }
             _ if self.timed == Some(false) => (acked.rtt.as_nanos() as i64, 0, now),
             _ => return None,
         };
-        self.heard += now.since(self.last).min(LONGEST_GAP);
+        self.feedback_time += now.since(self.last).min(LONGEST_GAP);
         self.last = now;
-        self.there
-            .update(Time::ZERO + self.heard, THERE_MEMORY, there);
-        self.standing.update(now, smoothed_rtt / 4, there);
-        self.brief.update(now, BRIEF, there);
-        self.newest = there;
-        self.highest
-            .update(now, smoothed_rtt / 4, there.saturating_neg());
+        self.forward
+            .update(Time::ZERO + self.feedback_time, FORWARD_MEMORY, forward);
+        self.standing.update(now, smoothed_rtt / 4, forward);
+        self.brief.update(now, BRIEF, forward);
+        self.newest = forward;
+        self.standing_longest
+            .update(now, smoothed_rtt / 4, forward.saturating_neg());
         self.longest
-            .update(now, FULL_MEMORY, there.saturating_neg());
-        self.bare
-            .update(Time::ZERO + self.heard, BARE_MEMORY, there);
-        self.delay = u32::try_from(self.above(there).as_micros()).unwrap_or(u32::MAX);
-        self.back.update(now, BACK_MEMORY, back);
-        self.farthest
-            .update(now, SPREAD_MEMORY, back.saturating_neg());
-        let excess = back.saturating_sub(self.back.get());
-        self.back_excess = Duration::from_nanos(excess.max(0) as u64);
-        Some(at)
+            .update(now, FULL_MEMORY, forward.saturating_neg());
+        self.long_term
+            .update(Time::ZERO + self.feedback_time, LONG_TERM_MEMORY, forward);
+        self.delay = u32::try_from(self.above(forward).as_micros()).unwrap_or(u32::MAX);
+        self.reverse.update(now, REVERSE_MEMORY, reverse);
+        self.reverse_longest
+            .update(now, SPREAD_MEMORY, reverse.saturating_neg());
+        let excess = reverse.saturating_sub(self.reverse.get());
+        self.reverse_excess = Duration::from_nanos(excess.max(0) as u64);
+        Some(arrived_at)
     }
 
-    fn is_known(&self) -> bool {
-        self.there.newer != i64::MAX
+    fn has_samples(&self) -> bool {
+        self.forward.newer != i64::MAX
     }
 
     /// D: the round trip without this flow's queue; `None` before the first sample.
     pub(super) fn base(&self) -> Option<Duration> {
-        let nanos = self.there.get().saturating_add(self.back.get());
-        self.is_known()
+        let nanos = self.forward.get().saturating_add(self.reverse.get());
+        self.has_samples()
             .then(|| Duration::from_nanos(nanos.max(0) as u64))
     }
 
-    /// By how much a way there is longer than the least.
-    fn above(&self, there: i64) -> Duration {
-        let nanos = there.saturating_sub(self.there.get());
+    /// The excess of a forward delay over the least.
+    fn above(&self, forward: i64) -> Duration {
+        let nanos = forward.saturating_sub(self.forward.get());
         Duration::from_nanos(nanos.max(0) as u64)
     }
 
@@ -181,7 +199,7 @@ impl PathDelay {
     }
 
     /// The least queueing delay of the last 20 to 40 ms.
-    pub(super) fn briefly(&self) -> Duration {
+    pub(super) fn brief_queue(&self) -> Duration {
         self.above(self.brief.get())
     }
 
@@ -190,45 +208,47 @@ impl PathDelay {
         Duration::from_micros(u64::from(self.delay))
     }
 
-    /// J, how much the delay of the way back differs; `None` where the ways are not told apart.
+    /// J, the spread of the reverse path's delay; `None` without the receiver's arrival times.
     pub(super) fn spread(&self) -> Option<Duration> {
-        let most = self.farthest.get().saturating_neg();
-        let nanos = most.saturating_sub(self.back.get());
+        let longest = self.reverse_longest.get().saturating_neg();
+        let nanos = longest.saturating_sub(self.reverse.get());
         (self.timed == Some(true)).then(|| Duration::from_nanos(nanos.max(0) as u64))
     }
 
-    /// The delay that stands now is the path's own: D becomes as long, and Q zero.
+    /// Adds Q to D: the standing delay is the path's.
     pub(super) fn lengthen(&mut self) {
-        let there = self.standing.get();
-        self.there = Least {
-            older: there,
-            newer: there,
-            since: Time::ZERO + self.heard,
+        let standing = self.standing.get();
+        self.forward = Least {
+            older: standing,
+            newer: standing,
+            since: Time::ZERO + self.feedback_time,
         };
     }
 
-    /// How much the way there differs over the last quarter to half of a smoothed round trip.
+    /// The range of the forward delay over the last quarter to half of a smoothed round trip.
     pub(super) fn range(&self) -> Duration {
         let nanos = self
-            .highest
+            .standing_longest
             .get()
             .saturating_neg()
             .saturating_sub(self.standing.get());
         Duration::from_nanos(nanos.max(0) as u64)
     }
 
-    /// The delay of the packet acknowledged last, and the longest of the last seconds, above the least of half a minute.
+    /// The forward delay of the packet acknowledged last, and the longest of [`FULL_MEMORY`], both
+    /// above the least of [`LONG_TERM_MEMORY`].
     pub(super) fn fullness(&self) -> (Duration, Duration) {
-        let bare = self.bare.get();
-        let above = |there: i64| Duration::from_nanos(there.saturating_sub(bare).max(0) as u64);
+        let long_term_least = self.long_term.get();
+        let above =
+            |delay: i64| Duration::from_nanos(delay.saturating_sub(long_term_least).max(0) as u64);
         (
             above(self.newest),
             above(self.longest.get().saturating_neg()),
         )
     }
 
-    /// How late the last acknowledgement was: its way back beyond the least.
-    pub(super) fn back_excess(&self) -> Duration {
-        self.back_excess
+    /// The reverse delay of the last acknowledgement beyond the least.
+    pub(super) fn reverse_excess(&self) -> Duration {
+        self.reverse_excess
     }
 }

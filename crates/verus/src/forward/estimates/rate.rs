@@ -1,31 +1,36 @@
-//! r, the delivery rate by the receiver's clock: bytes delivered over the time that this took.
+//! r, the delivery rate by the receiver's clock: bytes delivered divided by the time that they
+//! took.
 //!
-//! A silence counts for [`SILENCE`] at most, or for two packets' time where that is longer: how long an outage was says nothing of the rate after it.
+//! A silence counts for at most [`SILENCE`], or two packets' time where that is longer. The length
+//! of an outage shows nothing about the rate after it.
 
 use verus_core::units::{Bytes, Duration, Rate, Time};
 
-/// How many marks (time and bytes delivered by then) are kept.
+/// The number of marks kept, each of which is a time and the bytes delivered by then.
 const MARKS: usize = 16;
-/// A new mark follows after this part of the period. Fewer than [`MARKS`], so that a period that grows still begins at a
-/// mark that is kept.
+/// The number of marks in a period, fewer than [`MARKS`], so that a period that grows still begins
+/// at a mark that is kept.
 const MARKS_PER_PERIOD: u64 = 12;
 
-/// What a silence counts for at the most. With less, flows that share a link, each of which is often silent, take the link
-/// for faster than their share of it: ten of them queue for longer, and less alike.
+/// The longest time that a silence counts for. With less, flows that share a link, and are each
+/// often silent, measure more than their share of the link. Ten such flows queue for longer, and
+/// their rates differ more.
 const SILENCE: Duration = Duration::from_millis(80);
 
-/// ... however slow the link.
+/// The longest time that a silence counts for on a slow link, where two packets' time exceeds
+/// [`SILENCE`].
 const LONGEST_SILENCE: Duration = Duration::from_secs(1);
-/// The mean gap between arrivals is one over this time.
+/// The time, in ns, over which the mean gap between arrivals is taken.
 const GAP_MEMORY: u64 = 3_000_000_000;
-/// A gap counts in the mean for at most this, ns.
+/// The longest time that a gap counts for in the mean, ns.
 const LONGEST_GAP: u64 = 30_000_000;
 
+/// A point of the delivery's history.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    /// The time counted until then, long silences cut, in 64 ns; goes round after 4 minutes.
+    /// The time counted so far, in 64 ns, with long silences shortened. It wraps after 4 minutes.
     at: u32,
-    /// Bytes delivered until then; goes round after 4 GiB.
+    /// The bytes delivered so far. They wrap after 4 GiB.
     delivered: u32,
 }
 
@@ -48,28 +53,31 @@ impl Mark {
     }
 }
 
-/// What was delivered when.
+/// The history of bytes delivered over time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deliveries {
-    /// A ring.
+    /// A ring of marks.
     marks: [Mark; MARKS],
+    /// The index of the newest mark.
     newest: u32,
-    /// The time counted, and the bytes delivered.
+    /// The time counted so far, with long silences shortened.
     counted: Duration,
+    /// The bytes delivered so far.
     delivered: u64,
-    /// The receiver's clock then.
+    /// The last arrival time; `None` before the first arrival.
     last: Option<Time>,
-    /// Bytes that arrived after `last` without an arrival time of their own.
+    /// Bytes that arrived after `last` without an arrival time.
     undated: u32,
-    /// Least time from one mark to the next.
+    /// The least time from one mark to the next.
     spacing: Duration,
-    /// The longest that a silence counts for that the sender caused, by sending nothing for longer than this.
-    pause: Duration,
-    /// The longest that any other counts for.
-    silence: Duration,
+    /// The longest time that a silence counts for if the sender caused it, by sending nothing for
+    /// longer than this.
+    longest_pause: Duration,
+    /// The longest time that any other silence counts for.
+    longest_silence: Duration,
     /// When the packet delivered last had left.
     sent: Time,
-    /// G, ns.
+    /// G, the mean gap between arrivals, ns.
     gap: u64,
 }
 
@@ -83,28 +91,35 @@ impl Deliveries {
             last: None,
             undated: 0,
             spacing: Duration::ZERO,
-            pause: Duration::MAX,
-            silence: SILENCE,
+            longest_pause: Duration::MAX,
+            longest_silence: SILENCE,
             sent: Time::ZERO,
             gap: 0,
         }
     }
 
-    /// From now on the rate is measured over `period`, and a silence that the sender caused, by sending nothing for longer
-    /// than `pause`, counts for at most `pause`. A packet takes `packet_time` at r: on a slow link each is a silence.
-    pub(super) fn count(&mut self, period: Duration, pause: Duration, packet_time: Duration) {
-        (self.spacing, self.pause) = (period / MARKS_PER_PERIOD, pause);
-        self.silence = SILENCE.max((packet_time * 2).min(LONGEST_SILENCE));
+    /// Sets how the rate is measured from now on, over `period`. A silence that the sender caused,
+    /// by sending nothing for longer than `longest_pause`, counts for at most `longest_pause`. A
+    /// packet takes `packet_time` at r; on a slow link every gap between packets is a silence.
+    pub(super) fn configure(
+        &mut self,
+        period: Duration,
+        longest_pause: Duration,
+        packet_time: Duration,
+    ) {
+        (self.spacing, self.longest_pause) = (period / MARKS_PER_PERIOD, longest_pause);
+        self.longest_silence = SILENCE.max((packet_time * 2).min(LONGEST_SILENCE));
     }
 
-    /// A packet of `size` that left at `sent` arrived at `at`. One without an arrival time is counted with the next that has
-    /// one.
+    /// Counts a packet of `size` that left at `sent` and arrived at `at`. A packet without an
+    /// arrival time counts with the next that has one.
     pub(super) fn on_delivery(&mut self, at: Option<Time>, sent: Time, size: Bytes) {
         self.undated = self.undated.saturating_add(size.get() as u32);
         let Some(at) = at else { return };
         let arrived = u64::from(std::mem::take(&mut self.undated));
         let Some(last) = self.last else {
-            // The first arrival starts the clock. Its bytes count for nothing: how long they took is not known.
+            // The first arrival starts the clock. Its bytes do not count, since the time that they
+            // took is unknown.
             self.last = Some(at);
             return;
         };
@@ -115,13 +130,14 @@ impl Deliveries {
                 self.newest = (self.newest + 1) % MARKS as u32;
                 self.marks[self.newest as usize] = now;
             }
-            let most = if sent.since(self.sent) > self.pause {
-                self.silence.min(self.pause)
+            let longest = if sent.since(self.sent) > self.longest_pause {
+                self.longest_silence.min(self.longest_pause)
             } else {
-                self.silence
+                self.longest_silence
             };
-            self.counted += at.since(last).min(most);
-            // Weighted by time: what counts is how long one waits for an arrival.
+            self.counted += at.since(last).min(longest);
+            // Weighted by time: G is the mean gap at a random moment, which a sender has to wait
+            // through.
             let gap = at.since(last).as_nanos().min(LONGEST_GAP);
             self.gap = self.gap + gap * gap / GAP_MEMORY - self.gap * gap / GAP_MEMORY;
             self.last = Some(at);
@@ -139,9 +155,9 @@ impl Deliveries {
         Duration::from_nanos(self.gap)
     }
 
-    /// r over the last `period`, or over all that has been measured if that is less. The time divided by is at least
-    /// `least`, lest a burst of arrivals pass for a high rate.
-    pub(super) fn rate(&self, period: Duration, least: Duration) -> Option<Rate> {
+    /// r over the last `period`, or over the whole history if that is shorter. The divisor is at
+    /// least `least_span`, so that a burst of arrivals does not appear as a high rate.
+    pub(super) fn rate(&self, period: Duration, least_span: Duration) -> Option<Rate> {
         let now = self.now();
         let (mut span, mut delivered) = now.since(self.marks[self.newest as usize]);
         for back in 1..MARKS {
@@ -151,11 +167,11 @@ impl Deliveries {
             let mark = self.marks[(self.newest as usize + MARKS - back) % MARKS];
             let (longer, more) = now.since(mark);
             if longer < span {
-                break; // the ring has gone round
+                break; // the ring has wrapped
             }
             (span, delivered) = (longer, more);
         }
-        (!span.is_zero()).then(|| Bytes::new(delivered) / span.max(least))
+        (!span.is_zero()).then(|| Bytes::new(delivered) / span.max(least_span))
     }
 }
 
@@ -166,7 +182,7 @@ mod tests {
     const PERIOD: Duration = Duration::from_millis(100);
 
     fn every_ms(deliveries: &mut Deliveries, from: u64, to: u64) {
-        deliveries.count(PERIOD, Duration::MAX, Duration::ZERO);
+        deliveries.configure(PERIOD, Duration::MAX, Duration::ZERO);
         for ms in from..to {
             deliveries.on_delivery(Some(Time::from_millis(ms)), Time::ZERO, Bytes::new(1000));
         }

@@ -1,16 +1,17 @@
-//! c, the room in a short buffer: the share of s that the target may be where the buffer holds less than q.
+//! c, the room in a short buffer: the upper limit of the target as a share of s, where the buffer
+//! holds less than q.
 //!
-//! A queue that a buffer cannot hold is never reached: the target stays above it, and losses stand. c halves once per
-//! overflow and grows linearly, as every flow's does, so that flows of one buffer come to the same c (Chiu and Jain, 1989)
-//! and, by q's dependence on r, to the same rate.
+//! The queue never reaches a target that the buffer cannot hold, so losses would persist. c halves
+//! once per overflow and grows linearly. Since it does so in every flow, flows of one buffer reach
+//! the same c (Chiu and Jain, 1989). Since q depends on r, they also reach the same rate.
 //!
-//! Losses by chance come at any queue and are no overflow. An overflow is a loss while the delay is near the longest of
-//! the last seconds, with no loss at a shorter queue beside it.
+//! Random losses occur at any queue and are no overflow. An overflow is a loss while the delay is
+//! near the longest of the last seconds, without a recent loss at a shorter queue.
 
 use super::super::law::{ONE, UNBOUNDED};
 use verus_core::units::{Duration, Time};
 
-/// c grows by s in this time: as long as e and l are remembered.
+/// The time in which c grows by s: that over which e and l are averaged.
 const GROWTH: Duration = Duration::from_secs(16);
 
 /// The queue at a loss.
@@ -18,14 +19,14 @@ const GROWTH: Duration = Duration::from_secs(16);
 pub(super) struct FullQueue {
     /// The delay of the packet acknowledged last, above the least of the last half minute.
     pub(super) delay: Duration,
-    /// The longest such delay of the last seconds.
+    /// The longest such delay of the last 8 to 16 s.
     pub(super) longest: Duration,
-    /// How long a packet takes at r: the queue's granularity.
+    /// The time that a packet takes at r, which is the queue's granularity.
     pub(super) packet_time: Duration,
 }
 
 impl FullQueue {
-    /// Whether the buffer was full: within an eighth of the longest delay, and a packet.
+    /// Whether the buffer was full: the delay was within an eighth of the longest, and a packet.
     fn is_full(&self) -> bool {
         (self.delay + self.packet_time) * 8 >= self.longest * 7
     }
@@ -34,12 +35,13 @@ impl FullQueue {
 /// c, and when it last changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// 2^-16 of s.
+    /// c, 2^-16.
     share: u64,
-    /// Losses of packets that left earlier belong to the last overflow.
+    /// When c was last halved. Losses of packets that left earlier belong to that overflow.
     cut_at: Time,
-    /// The last loss at a queue that was not full.
+    /// When a packet was last lost in a buffer that was not full.
     partial_at: Time,
+    /// When `grow` was last called.
     grown_at: Time,
 }
 
@@ -58,17 +60,18 @@ impl Room {
         self.share
     }
 
-    /// Whether the buffer bounds the target, or did until shortly.
+    /// Whether c bounds the target, or did so recently.
     pub(super) fn is_bounded(&self) -> bool {
         self.share < UNBOUNDED
     }
 
-    /// Whether a packet that left then was lost in no overflow that has been answered.
-    pub(super) fn is_news(&self, left_at: Time) -> bool {
+    /// Whether a lost packet that left at `left_at` is evidence of a new overflow. The last
+    /// overflow has already halved c.
+    pub(super) fn is_new_loss(&self, left_at: Time) -> bool {
         left_at > self.cut_at
     }
 
-    /// A packet was lost at this queue while the target was q: of s, `steady`.
+    /// Halves c if a packet was lost in a full buffer. `target` is q, and `steady` is s.
     pub(super) fn on_loss(
         &mut self,
         now: Time,
@@ -87,11 +90,11 @@ impl Room {
         }
     }
 
-    /// Time has passed; beyond `longest` nothing needs a bound.
+    /// Grows c by the time since the last call. The bound ends where c · s exceeds `longest`.
     pub(super) fn grow(&mut self, now: Time, steady: Duration, longest: Duration) {
         if self.is_bounded() {
-            let passed = now.since(self.grown_at).min(GROWTH);
-            self.share += passed.as_micros() * ONE / GROWTH.as_micros();
+            let elapsed = now.since(self.grown_at).min(GROWTH);
+            self.share += elapsed.as_micros() * ONE / GROWTH.as_micros();
             if self.share * steady.as_micros() / ONE > longest.as_micros() {
                 self.share = UNBOUNDED;
             }
@@ -124,17 +127,17 @@ mod tests {
         let mut room = Room::new();
         lose(&mut room, 1000, &queue(2, 2), STEADY);
         assert_eq!(room.get(), ONE / 2);
-        assert!(!room.is_news(Time::from_millis(990)));
+        assert!(!room.is_new_loss(Time::from_millis(990)));
         lose(&mut room, 1100, &queue(2, 2), STEADY / 2);
         assert_eq!(room.get(), ONE / 4);
     }
 
     #[test]
-    fn losses_at_a_queue_that_is_not_full_are_chance() {
+    fn losses_in_a_buffer_that_is_not_full_count_as_random() {
         let mut room = Room::new();
         lose(&mut room, 1000, &queue(1, 2), STEADY);
         assert!(!room.is_bounded());
-        // Nor does one at a full queue count right beside them.
+        // A loss in a full buffer, soon after one in a shorter queue, does not count either.
         lose(&mut room, 1010, &queue(2, 2), STEADY);
         assert!(!room.is_bounded());
     }

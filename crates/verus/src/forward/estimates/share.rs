@@ -1,22 +1,26 @@
-//! A share, of packets or of time: an exponential average over steps of a quarter of a second or more.
+//! A share, of packets or of time: an exponential average over steps of a quarter of a second or
+//! more.
 //!
-//! All flows of a bottleneck see about the same shares; the law decides what they cost.
+//! All flows of a bottleneck measure about the same shares. Their effect on q is the law's.
 
 use verus_core::units::{Duration, Time};
 
-/// The average takes in a step once it is at least this long and has enough in it.
+/// The least length of a step, which then ends once it counts enough packets or time.
 const STEP: Duration = Duration::from_millis(250);
 
-/// The average share, and the step under way.
+/// The average share, and the counts of the present step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
-    /// In 2^-30: the division by the number of steps rounds, and in 2^-16 a share of up to 31 would stand for good.
+    /// The average, in 2^-30. The division by the number of steps rounds down: in 2^-16 a share of
+    /// up to 31 would never decay.
     share: u32,
-    /// In the unit that the caller counts in; a step that is too long for 32 bits saturates.
+    /// The part of the present step, in the caller's unit; it saturates at 32 bits.
     part: u32,
+    /// The whole of the present step, in the same unit.
     whole: u32,
+    /// When the previous step ended.
     since: Time,
-    /// The step has been taken into the average; what is heard next begins another.
+    /// Whether the step is already in the average, so that the next update begins another.
     closed: bool,
 }
 
@@ -31,30 +35,30 @@ impl Share {
         }
     }
 
-    /// Begins another step, if one was closed.
+    /// Begins another step if the present one is closed.
     pub(super) fn forget_step(&mut self) {
         if self.closed {
             (self.part, self.whole, self.closed) = (0, 0, false);
         }
     }
 
-    /// So much of the step's part did not belong to it.
+    /// Removes `part` from the step's part, where it was counted by mistake.
     pub(super) fn take_back(&mut self, part: u64) {
-        self.part = self.part.saturating_sub(cut(part));
+        self.part = self.part.saturating_sub(saturated(part));
     }
 
-    /// Counts `part` of `whole`. A step has at least `fewest` of the whole, as otherwise one packet would be a large share;
-    /// its weight in the average is one in `steps`.
+    /// Counts `part` of `whole`. A step has at least `fewest` of the whole, since otherwise one
+    /// packet would be a large share. Its weight in the average is one in `steps`.
     pub(super) fn update(&mut self, now: Time, part: u64, whole: u64, fewest: u64, steps: u64) {
-        self.part = self.part.saturating_add(cut(part));
-        self.whole = self.whole.saturating_add(cut(whole));
+        self.part = self.part.saturating_add(saturated(part));
+        self.whole = self.whole.saturating_add(saturated(whole));
         if now.since(self.since) < STEP || u64::from(self.whole) < fewest {
             return;
         }
         let (part, whole) = (u64::from(self.part), u64::from(self.whole.max(1)));
         let step = (part.min(whole) << 30) / whole;
         let share = u64::from(self.share);
-        self.share = cut(share + step / steps - share / steps);
+        self.share = saturated(share + step / steps - share / steps);
         (self.since, self.closed) = (now, true);
     }
 
@@ -63,13 +67,14 @@ impl Share {
         u64::from(self.share >> 14)
     }
 
-    /// Whether more than one packet, and more than one in `n`, is the step's part, be it under way or just closed.
+    /// Whether the part of the present or just closed step exceeds one packet, and one in `n`.
     pub(super) fn exceeds(&self, n: u64, packet: u64) -> bool {
         u64::from(self.part) > packet && u64::from(self.part) * n > u64::from(self.whole)
     }
 }
 
-fn cut(value: u64) -> u32 {
+/// The value, at most 2^32 - 1.
+fn saturated(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
@@ -84,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_forgotten_whole() {
+    fn the_share_of_a_past_loss_decays_to_zero() {
         let mut share = Share::new();
         let mut second = 0;
         let mut next = |part: u64| {
@@ -100,8 +105,8 @@ mod tests {
             share.get()
         };
         assert!(next(5) > 0);
-        let left = (0..250).map(|_| next(0)).last();
-        assert_eq!(left, Some(0));
+        let remainder = (0..250).map(|_| next(0)).last();
+        assert_eq!(remainder, Some(0));
     }
 
     #[test]
@@ -110,20 +115,21 @@ mod tests {
         share.update(at(300), PACKET, PACKET, PACKET * 16, 8);
         assert_eq!(share.get(), 0);
         share.update(at(310), 0, PACKET * 15, PACKET * 16, 8);
-        // A sixteenth, of which an eighth.
+        // A step of one sixteenth, weighed by an eighth.
         assert!(share.get().abs_diff(512) <= 1, "{}", share.get());
     }
 
     #[test]
-    fn a_burst_that_closes_its_step_is_seen_to_exceed() {
+    fn a_burst_that_closes_its_step_still_exceeds() {
         let mut share = Share::new();
         for second in 1..4 {
-            // All that is heard in a second comes at once: 20 packets arrived, 60 did not.
+            // Feedback of a second arrives at once: 20 packets arrived, 60 were lost.
             share.forget_step();
             share.update(at(1000 * second), PACKET * 60, PACKET * 80, PACKET * 16, 8);
             assert!(share.exceeds(32, PACKET));
         }
-        // Three steps of three quarters, each weighing an eighth: 3/4 × (1 − (7/8)³) of 65,536.
+        // Average of three steps of three quarters, each weighed by an eighth: 3/4 × (1 − (7/8)³)
+        // of 65,536.
         assert!(share.get().abs_diff(16_223) <= 3, "{}", share.get());
         share.forget_step();
         share.update(at(4000), 0, PACKET * 20, PACKET * 16, 8);
@@ -131,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_never_was() {
+    fn a_part_taken_back_does_not_count() {
         let mut share = Share::new();
         share.update(at(100), PACKET * 8, PACKET * 8, PACKET * 16, 8);
         share.take_back(PACKET * 8);
