@@ -408,13 +408,16 @@ def test_nothing_but_its_own_files_is_served(site: str) -> None:
 def test_the_command_serves_until_it_is_interrupted(site: str) -> None:
     command = [BIN / "verus", "play", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
-        assert serving.stdout
-        address = serving.stdout.readline().split()[0]
-        assert address != site, "two at once have ports of their own"
-        with urllib.request.urlopen(address, timeout=10) as answer:
-            assert b"Verus playground" in answer.read()
-        serving.send_signal(2)
-        out, err = serving.communicate(timeout=20)
+        try:
+            assert serving.stdout
+            address = serving.stdout.readline().split()[0]
+            assert address != site, "two at once have ports of their own"
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                assert b"Verus playground" in answer.read()
+            serving.send_signal(2)
+            out, err = serving.communicate(timeout=20)
+        finally:
+            serving.kill()  # if it has not ended
     assert (serving.returncode, out, err) == (0, "", "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 import threading
@@ -99,11 +100,70 @@ def play(
         sys.stdout.flush()
         if browser and not _open(address):
             talk.say("No browser could be opened: open the address above.")
-        with contextlib.suppress(KeyboardInterrupt):
+        before = signal.signal(signal.SIGINT, serving.interrupt)
+        try:
             serving.serve_forever()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
-def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServer:
+class _Server(ThreadingHTTPServer):
+    """Ends with the command, even while browsers are connected. Closes the oldest of too many connections."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, *of: Any) -> None:
+        self._connected: dict[socket.socket, None] = {}
+        self._alone = threading.Lock()
+        self._is_interrupted = False
+        self._places = threading.BoundedSemaphore(_MOST_CONNECTED)
+        super().__init__(*of)
+
+    def interrupt(self, *_: object) -> None:
+        """Handles Ctrl-C. An exception could get lost: Python ignores those of callbacks of weak references."""
+        self._is_interrupted = True
+
+    def service_actions(self) -> None:
+        """Ends serving once it is interrupted; called at least twice a second."""
+        if self._is_interrupted:
+            raise KeyboardInterrupt
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serves a connection in its own thread, once there are fewer than `_MOST_CONNECTED`."""
+        with self._alone:
+            if len(self._connected) >= _MOST_CONNECTED:
+                with contextlib.suppress(OSError):
+                    next(iter(self._connected)).shutdown(socket.SHUT_RDWR)  # its thread reads the end, and ends
+        self._places.acquire()
+        with self._alone:
+            self._connected[request] = None
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread was started
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serves a connection; its place becomes free when its thread ends."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Logs no failed connection: a terminal that nobody reads would block its thread for ever."""
+
+    def shutdown_request(self, request: Any) -> None:
+        """Ends a connection."""
+        with self._alone:
+            self._connected.pop(request, None)
+        super().shutdown_request(request)
+
+
+def server(content: Mapping[str, bytes], port: int | None) -> _Server:
     """A server of these files on this machine.
 
     Raises:
@@ -142,52 +202,9 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
         def log_message(self, format: str, *args: object) -> None:
             """Logs no request."""
 
-    class Server(ThreadingHTTPServer):
-        """Ends with the command, even while browsers are connected. Closes the oldest of too many connections."""
-
-        daemon_threads = True
-        request_queue_size = 128
-
-        def __init__(self, *of: Any) -> None:
-            self._connected: dict[socket.socket, None] = {}
-            self._alone = threading.Lock()
-            self._places = threading.BoundedSemaphore(_MOST_CONNECTED)
-            super().__init__(*of)
-
-        def process_request(self, request: Any, client_address: Any) -> None:
-            """Serves a connection in its own thread, once there are fewer than `_MOST_CONNECTED`."""
-            with self._alone:
-                if len(self._connected) >= _MOST_CONNECTED:
-                    with contextlib.suppress(OSError):
-                        next(iter(self._connected)).shutdown(socket.SHUT_RDWR)  # its thread reads the end, and ends
-            self._places.acquire()
-            with self._alone:
-                self._connected[request] = None
-            try:
-                super().process_request(request, client_address)
-            except BaseException:  # no thread was started
-                self._places.release()
-                raise
-
-        def process_request_thread(self, request: Any, client_address: Any) -> None:
-            """Serves a connection; its place becomes free when its thread ends."""
-            try:
-                super().process_request_thread(request, client_address)
-            finally:
-                self._places.release()
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """Logs no failed connection: a terminal that nobody reads would block its thread for ever."""
-
-        def shutdown_request(self, request: Any) -> None:
-            """Ends a connection."""
-            with self._alone:
-                self._connected.pop(request, None)
-            super().shutdown_request(request)
-
     for wanted in (PORT, 0) if port is None else (port,):
         try:
-            return Server(("127.0.0.1", wanted), Handler)
+            return _Server(("127.0.0.1", wanted), Handler)
         except OSError as error:
             problem = error
     raise FieldError("port", f"{port or PORT} cannot be had ({problem.strerror or problem})")
