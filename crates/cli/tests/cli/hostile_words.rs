@@ -6,7 +6,7 @@ use std::fs;
 use std::io::BufRead;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode};
@@ -49,12 +49,14 @@ fn bound() -> UdpSocket {
     socket
 }
 
-#[test]
-fn a_probe_server_that_refuses_with_control_sequences_is_told_of_in_one_plain_line() {
+/// A probe client, the socket of a server that the test plays, the client's address, and the
+/// nonce of its hello.
+fn client_with_hello(options: &[&str]) -> (Child, UdpSocket, SocketAddr, [u8; 16]) {
     let socket = bound();
     let address = socket.local_addr().expect("it is bound").to_string();
     let client = Command::new(ENDPOINT)
         .args(["probe", "client", &address, "--duration", "1"])
+        .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -63,6 +65,12 @@ fn a_probe_server_that_refuses_with_control_sequences_is_told_of_in_one_plain_li
     let (length, from) = socket.recv_from(&mut buffer).expect("a hello");
     let packet = Packet::parse(&buffer[..length]).expect("a packet");
     let nonce = Hello::decode(&packet).expect("a hello").nonce;
+    (client, socket, from, nonce)
+}
+
+#[test]
+fn a_probe_server_that_refuses_with_control_sequences_is_told_of_in_one_plain_line() {
+    let (client, socket, from, nonce) = client_with_hello(&[]);
     let refusal = Ending {
         nonce,
         reason: Reason::Limit,
@@ -75,25 +83,15 @@ fn a_probe_server_that_refuses_with_control_sequences_is_told_of_in_one_plain_li
 
 #[test]
 fn a_probe_server_that_closes_a_test_with_control_sequences_is_told_of_in_one_plain_line() {
-    let socket = bound();
-    let address = socket.local_addr().expect("it is bound").to_string();
-    let client = Command::new(ENDPOINT)
-        .args(["probe", "client", &address, "--duration", "1", "--quiet"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary runs");
-    let mut buffer = [0; 1500];
-    let (length, from) = socket.recv_from(&mut buffer).expect("a hello");
-    let packet = Packet::parse(&buffer[..length]).expect("a packet");
+    let (client, socket, from, nonce) = client_with_hello(&["--quiet"]);
     let accept = Accept {
-        client_nonce: Hello::decode(&packet).expect("a hello").nonce,
+        client_nonce: nonce,
         server_nonce: [9; 16],
         limit_bps: None,
         quiet_millis: 0,
     };
     let handshake = Key::handshake(None);
-    let keys = Keys::new(&handshake, &accept.client_nonce, &accept.server_nonce);
+    let keys = Keys::new(&handshake, &nonce, &accept.server_nonce);
     let granted = handshake.sealed(0, |buffer| accept.encode(7, buffer));
     socket.send_to(&granted, from).expect("sent");
     let close = Ending {
@@ -102,7 +100,7 @@ fn a_probe_server_that_closes_a_test_with_control_sequences_is_told_of_in_one_pl
         text: WORDS,
     };
     let close = (keys.server).sealed(0, |buffer| close.encode(Kind::Close, 7, buffer));
-    socket.recv_from(&mut buffer).expect("its first word");
+    socket.recv_from(&mut [0; 1500]).expect("its first packet");
     socket.send_to(&close, from).expect("sent");
     let output = client.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
