@@ -490,6 +490,13 @@ class Mine(Controller):
 """
 
 
+def test_two_clusters_on_one_machine_need_no_port_in_common() -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'verus-cc[cluster]'")
+    with cluster.connected("local:1") as first, cluster.connected("local:1") as second:
+        ports = [client.cluster.scheduler.http_server.port for client in (first, second)]
+    assert 8787 not in ports, "Dask's default, of which it warns if another has it"
+
+
 def test_a_killed_worker_costs_nothing_but_time(verus: Command, written: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'verus-cc[cluster]'")
     psutil = pytest.importorskip("psutil")

@@ -149,7 +149,10 @@ impl Home {
     pub fn create(&self, name: &str, text: &str) -> Result<(), SecretError> {
         self.write(name, text, |draft| {
             match fs::linkat(&self.folder, draft, &self.folder, name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::EXIST) => Ok(()),
+                Ok(()) | Err(Errno::EXIST) => {
+                    let _ = fs::unlinkat(&self.folder, draft, AtFlags::empty());
+                    Ok(())
+                }
                 // No hard links on this file system.
                 Err(_) => fs::renameat(&self.folder, draft, &self.folder, name),
             }
@@ -228,9 +231,8 @@ impl Home {
             let mut file = self.draft()?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
+            // After a rename the name may be another writer's already.
             place(DRAFT)?;
-            // Gone already where it was renamed.
-            let _ = fs::unlinkat(&self.folder, DRAFT, AtFlags::empty());
             // Some file systems cannot say when a name is on the disk.
             let _ = self.folder.sync_all();
             Ok(())
@@ -505,6 +507,20 @@ mod tests {
             assert_eq!(home.read(&name).expect("ours").expect("there").text, name);
         }
         assert_eq!(names().len(), 5, "{:?}", names());
+    }
+
+    #[test]
+    fn a_writer_leaves_the_draft_of_the_next_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let home = Home::make(folder.path()).expect("there");
+        let next = folder.path().join(DRAFT);
+        let renamed = home.write("secret", "whole", |draft| {
+            fs::renameat(&home.folder, draft, &home.folder, "secret")?;
+            std_fs::write(&next, "of the next writer").expect("written");
+            Ok(())
+        });
+        renamed.expect("written");
+        assert!(next.exists());
     }
 
     #[test]

@@ -57,7 +57,7 @@ def connected(address: str) -> Iterator[Any]:
         os.environ.setdefault("PYTHONSAFEPATH", "1")
         # A scheduler runs any client's code, and every user of this machine reaches its port. So
         # clients need this run's key, which is in our memory alone. Dask's HTTP pages check no key,
-        # so they are off.
+        # so they are off. Their server stays, on any free port: its default, 8787, is one for all.
         silent: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
         try:
             security = Security.temporary()
@@ -68,7 +68,7 @@ def connected(address: str) -> Iterator[Any]:
                 n_workers=int(count),
                 threads_per_worker=1,
                 processes=True,
-                dashboard_address=None,
+                scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
                 silence_logs=50,
                 security=security,
             )
