@@ -52,10 +52,6 @@ struct sock {
 	unsigned long sk_pacing_rate;
 };
 
-struct inet_connection_sock {
-	u8 icsk_ca_state : 5;
-};
-
 struct minmax_sample {
 	u32 v;
 };
@@ -81,9 +77,6 @@ struct tcp_sock {
 	u32 delivered;
 	u32 data_segs_out;
 	u32 total_retrans;
-	/* TCP's own delivery rate: packets and the time that they took. */
-	u32 rate_delivered;
-	u32 rate_interval_us;
 	u64 tcp_mstamp;
 	u64 bytes_acked;
 };
