@@ -211,7 +211,7 @@ def forward_parts(traces: str) -> Iterator[str]:
         shutil.copytree(Path(verus.__file__).parent, package, ignore=shutil.ignore_patterns("_verus.*.so"))
         shutil.copy("target/parts/release/lib_verus.so", package / "_verus.abi3.so")
         env = {**os.environ, "PYTHONPATH": folder}
-        listed = "from verus import _verus; print(_verus.list_schemes())"
+        listed = "import json; from verus import _verus; print(json.dumps(_verus.list_schemes()))"
         schemes = subprocess.run([sys.executable, "-c", listed], env=env, stdout=subprocess.PIPE, check=True).stdout
         (keys,) = (scheme["keys"] for scheme in json.loads(schemes) if scheme["name"] == "forward")
         (choices,) = (key["unit"] for key in keys if key["key"] == "without")

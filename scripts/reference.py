@@ -221,7 +221,7 @@ def names() -> str:
             "" if (mean := entry.get("mean_mbps")) is None else f"{mean:.2f}",
             entry["summary"],
         )
-        for entry in json.loads(_verus.list_channels())
+        for entry in _verus.list_channels()
     ]
     parts.append("## Channels\n\n" + table(("channel", "kind", "Mbit/s", "what it is"), rows))
     return "\n\n".join(parts) + "\n"

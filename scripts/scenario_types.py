@@ -96,4 +96,4 @@ def written(schema: Mapping[str, Any]) -> str:
 if __name__ == "__main__":
     from verus import _verus
 
-    TARGET.write_text(written(json.loads(_verus.scenario_schema())), encoding="utf-8")
+    TARGET.write_text(written(_verus.scenario_schema()), encoding="utf-8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,7 +81,7 @@ def test_everyone_that_sends_takes_part() -> None:
 
 
 def _schemes() -> list[dict[str, Any]]:
-    schemes: list[dict[str, Any]] = json.loads(_verus.list_schemes())
+    schemes: list[dict[str, Any]] = _verus.list_schemes()
     return schemes
 
 

@@ -398,7 +398,7 @@ def test_python_is_told_of_failures_with_what_the_others_came_to() -> None:
 def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(MINE)
-    assert json.loads(_verus.check_scheme(f"{path}:Mine"))["label"] == "Mine"
+    assert _verus.check_scheme(f"{path}:Mine")["label"] == "Mine"
     path.write_text(MINE.replace("class Mine", "class Changed"))
     with pytest.raises(ValueError, match="it has Changed"):
         _verus.check_scheme(f"{path}:Mine")

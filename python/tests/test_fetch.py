@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -66,11 +65,8 @@ def server(monkeypatch: pytest.MonkeyPatch, verus: Command) -> Iterator[Server]:
     monkeypatch.setenv("VERUS_TRACE_URL", f"http://127.0.0.1:{served.server_port}")
     entries = _verus.catalogue
 
-    def catalogue() -> str:
-        catalogued = json.loads(entries())
-        for entry in catalogued:
-            entry["sha256"] = hashlib.sha256(CONTENT).hexdigest()
-        return json.dumps(catalogued)
+    def catalogue() -> list[dict[str, Any]]:
+        return [{**entry, "sha256": hashlib.sha256(CONTENT).hexdigest()} for entry in entries()]
 
     monkeypatch.setattr(_verus, "catalogue", catalogue)
     yield served

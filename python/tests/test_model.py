@@ -27,7 +27,7 @@ QUICK = ("--trace", "rate:6", "--duration", "5")
 
 
 def info(path: Path) -> dict[str, Any]:
-    description: dict[str, Any] = json.loads(_verus.model_info(path))
+    description: dict[str, Any] = _verus.model_info(path)
     return description
 
 

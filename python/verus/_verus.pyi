@@ -1,10 +1,10 @@
 """Types of the Rust extension module.
 
-Everywhere: `ValueError` for bad input, `OSError` for a file
-that cannot be read or written, `RuntimeError` otherwise.
+Everywhere: `ValueError` for bad input (`verus.errors.FieldError` for a field of a scenario that is out
+of its range), `OSError` for a file that cannot be read or written, `RuntimeError` otherwise.
 
-Configurations go in and small tables come out as JSON text; what grows with time comes out as NumPy
-arrays. The interpreter lock is released while Rust works.
+Scenarios go in as JSON text. Small tables come out as dictionaries and lists; what grows with time
+comes out as NumPy arrays. The interpreter lock is released while Rust works.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +13,8 @@ from typing import Any, Literal, TypedDict, final, overload, type_check_only
 
 from numpy import float64, int32, int64
 from numpy.typing import NDArray
+
+from verus.lab.schema import Scenario
 
 __all__ = [
     "Acked",
@@ -226,10 +228,10 @@ class _TraceTimes(TypedDict):
     times_ms: NDArray[int64]
     period_ms: int
 
-def default_scenario() -> str:
-    """JSON: every field of a scenario, with its default."""
+def default_scenario() -> Scenario:
+    """Every field of a scenario, with its default."""
 
-def scenario_schema() -> str:
+def scenario_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a scenario: type, range, default and meaning of each field."""
 
 def check_scenario(scenario_json: str) -> None:
@@ -338,8 +340,8 @@ class Trainer:
     def model(self, about_json: str, quantization_ms: int, percentile: float) -> bytes:
         """The bytes of a model's file."""
 
-def model_info(path: str | PathLike[str]) -> str:
-    """JSON: the description of a model file."""
+def model_info(path: str | PathLike[str]) -> dict[str, Any]:
+    """The description of a model file."""
 
 def model_csv(path: str | PathLike[str], csv: str | PathLike[str]) -> int:
     """Writes a model's whole matrix as comma-separated probabilities; returns the number of bytes."""
@@ -347,21 +349,21 @@ def model_csv(path: str | PathLike[str], csv: str | PathLike[str]) -> int:
 def model_region(path: str | PathLike[str], first: int, delays: int) -> _Region:
     """The elements within `delays` quantization steps from the `first`."""
 
-def check_scheme(text: str) -> str:
-    """JSON: ``{"scheme", "params", "label"}``."""
+def check_scheme(text: str) -> dict[str, Any]:
+    """``{"scheme", "params", "label"}``."""
 
-def check_queue(text: str) -> str:
-    """JSON: ``{"queue", "text"}``, the kind and its full text."""
+def check_queue(text: str) -> dict[str, str]:
+    """``{"queue", "text"}``, the kind and its full text."""
 
-def check_channel(text: str) -> str:
-    """JSON: ``{"name", "kind": "built-in" | "cached" | "file" | "rate" | "joined", …}``.
+def check_channel(text: str) -> dict[str, Any]:
+    """``{"name", "kind": "built-in" | "cached" | "file" | "rate" | "joined", …}``.
 
     A joined channel has ``"parts": [{"text", "channel", "seed", "from_s", "to_s"}]``; `text` is the
     channel's text as written.
     """
 
-def check_traffic(text: str) -> str:
-    """JSON: ``{"traffic"}``, the kind."""
+def check_traffic(text: str) -> dict[str, str]:
+    """``{"traffic"}``, the kind."""
 
 def quantity(text: str, unit: str) -> float:
     """A number, with or without a unit behind it (``2m``, ``120kB``).
@@ -382,32 +384,32 @@ def expand(text: str) -> list[str]:
         ValueError: A range leads downwards, or there are too many.
     """
 
-def list_schemes() -> str:
-    """JSON: ``[{"name", "summary", "keys": [{"key", "unit", "default", "meaning"}]}]``."""
+def list_schemes() -> list[dict[str, Any]]:
+    """``[{"name", "summary", "keys": [{"key", "unit", "default", "meaning"}]}]``."""
 
-def list_queues() -> str:
-    """JSON, as `list_schemes`."""
+def list_queues() -> list[dict[str, Any]]:
+    """As `list_schemes`."""
 
-def list_traffic() -> str:
-    """JSON, as `list_queues`."""
+def list_traffic() -> list[dict[str, Any]]:
+    """As `list_queues`."""
 
-def list_jitter() -> str:
-    """JSON, as `list_queues`."""
+def list_jitter() -> list[dict[str, Any]]:
+    """As `list_queues`."""
 
-def list_reorder() -> str:
-    """JSON, as `list_queues`."""
+def list_reorder() -> list[dict[str, Any]]:
+    """As `list_queues`."""
 
-def calibration(seed: int, pieces: int) -> str:
-    """JSON: statistics of every built-in channel beside those of the recording it is fitted to."""
+def calibration(seed: int, pieces: int) -> list[dict[str, Any]]:
+    """Statistics of every built-in channel beside those of the recording it is fitted to."""
 
-def list_channels() -> str:
-    """JSON: the names that `--trace` takes."""
+def list_channels() -> list[dict[str, Any]]:
+    """The names that `--trace` takes."""
 
 def trace_read(text: str, seed: int = 1, duration_s: float = 60.0) -> _TraceTimes:
     """The trace of a channel: a file, or a name. The seed and the duration are for built-in channels."""
 
-def trace_info(text: str) -> str:
-    """JSON: statistics of a channel's trace."""
+def trace_info(text: str) -> dict[str, Any]:
+    """Statistics of a channel's trace."""
 
 def trace_write(times_ms: NDArray[int64] | Sequence[int], path: str | PathLike[str]) -> None:
     """Writes a trace, whole or not at all; the path's extension (``.gz``, ``.xz``) selects the compression."""
@@ -418,8 +420,8 @@ def trace_convert(raw_path: str | PathLike[str], rates: bool = False) -> tuple[N
 def trace_generate(name: str, seed: int, duration_s: float) -> NDArray[int64]:
     """Opportunities of a built-in channel, in milliseconds."""
 
-def catalogue() -> str:
-    """JSON: the public recordings that can be fetched by name."""
+def catalogue() -> list[dict[str, Any]]:
+    """The public recordings that can be fetched by name."""
 
 def read_file(path: str | PathLike[str], most: int) -> bytes: ...
 def is_given_pipe(path: str | PathLike[str]) -> bool: ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -136,5 +135,5 @@ class Trace:
     @staticmethod
     def info(path: str | PathLike[str]) -> dict[str, Any]:
         """Statistics of a trace file or a channel: rate, variation at three time scales, outages."""
-        statistics: dict[str, Any] = json.loads(_verus.trace_info(str(path)))
+        statistics: dict[str, Any] = _verus.trace_info(str(path))
         return statistics

@@ -24,24 +24,24 @@ use verus_sim::traffic::{self, Traffic};
 use verus_words::quantity::Unit;
 use verus_words::spec::Shown;
 
-use crate::convert::{array, capacity, link_series, table};
+use crate::convert::{array, capacity, json, link_series, table};
 use crate::error;
 
 /// A scheme: its bare name, its settings, and a label for tables.
 #[pyfunction]
-pub(crate) fn check_scheme(text: &str) -> PyResult<String> {
+pub(crate) fn check_scheme<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     let scheme = verus_sim::open_scheme(text).map_err(error::value)?;
     let params: Map<_, _> = scheme
         .params()
         .iter()
         .map(|(key, value)| (key.clone(), json_value(value)))
         .collect();
-    Ok(json!({
+    let checked = json!({
         "scheme": scheme.name(),
         "params": params,
         "label": scheme.label(),
-    })
-    .to_string())
+    });
+    json(py, &checked)
 }
 
 /// A whole number as one: `2`, not `2.0`.
@@ -58,18 +58,18 @@ fn json_value(value: &algorithm::Value) -> Value {
 
 /// A queue: its kind, and its text with every setting written out.
 #[pyfunction]
-pub(crate) fn check_queue(text: &str) -> PyResult<String> {
+pub(crate) fn check_queue<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     let queue = QueueConfig::parse(text).map_err(error::value)?.to_string();
     let kind = queue.split_once(':').map_or(&*queue, |(kind, _)| kind);
-    Ok(json!({ "queue": kind, "text": queue }).to_string())
+    json(py, &json!({ "queue": kind, "text": queue }))
 }
 
 /// The kind of a user's traffic.
 #[pyfunction]
-pub(crate) fn check_traffic(text: &str) -> PyResult<String> {
+pub(crate) fn check_traffic<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     Traffic::parse(text).map_err(error::value)?;
     let kind = text.split_once(':').map_or(text, |(kind, _)| kind);
-    Ok(json!({ "traffic": kind }).to_string())
+    json(py, &json!({ "traffic": kind }))
 }
 
 /// The number in a text, with a unit behind it if it has one. `unit` is the quantity's unit, in
@@ -110,44 +110,39 @@ pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
 
 /// Every kind of traffic with its keys.
 #[pyfunction]
-pub(crate) fn list_traffic() -> String {
-    json!(traffic::catalogue()).to_string()
+pub(crate) fn list_traffic(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    table(py, &traffic::catalogue())
 }
 
 /// Every kind of jitter with its keys.
 #[pyfunction]
-pub(crate) fn list_jitter() -> String {
-    json!(jitter::catalogue()).to_string()
+pub(crate) fn list_jitter(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    table(py, &jitter::catalogue())
 }
 
 /// Every kind of reordering with its keys.
 #[pyfunction]
-pub(crate) fn list_reorder() -> String {
-    json!(reorder::catalogue()).to_string()
+pub(crate) fn list_reorder(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    table(py, &reorder::catalogue())
 }
 
 /// Every algorithm with its keys.
 #[pyfunction]
-pub(crate) fn list_schemes() -> String {
-    json!(algorithm::catalogue()).to_string()
+pub(crate) fn list_schemes(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    table(py, &algorithm::catalogue())
 }
 
 /// Every kind of queue with its keys.
 #[pyfunction]
-pub(crate) fn list_queues() -> String {
-    json!(queue::catalogue()).to_string()
+pub(crate) fn list_queues(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    table(py, &queue::catalogue())
 }
 
 /// A channel by its text. A recording that is not on this machine is an error.
 #[pyfunction]
-pub(crate) fn check_channel(text: &str) -> PyResult<String> {
-    check(text)
-        .map(|found| found.to_string())
-        .map_err(|error| error::channel(&error))
-}
-
-fn check(text: &str) -> Result<Value, Error> {
-    shown(text, &names::find(text)?)
+pub(crate) fn check_channel<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    let channel = names::find(text).and_then(|channel| shown(text, &channel));
+    json(py, &channel.map_err(|error| error::channel(&error))?)
 }
 
 /// The channel of `text`, in full.
@@ -198,22 +193,20 @@ fn named(text: &str, found: &Named) -> Result<Value, Error> {
 
 /// Statistics of every built-in channel, beside those of the recording it is fitted to.
 #[pyfunction]
-pub(crate) fn calibration(py: Python<'_>, seed: u64, pieces: u64) -> String {
-    py.detach(|| {
+pub(crate) fn calibration(py: Python<'_>, seed: u64, pieces: u64) -> PyResult<Bound<'_, PyAny>> {
+    let rows: Vec<_> = py.detach(|| {
         let channels: Vec<&generate::Channel> =
             generate::names().filter_map(generate::describe).collect();
-        let rows: Vec<_> = channels
-            .par_iter()
-            .with_max_len(1)
-            .map(|channel| channel.calibration(seed, pieces))
-            .collect();
-        json!(rows).to_string()
-    })
+        let rows = channels.par_iter().with_max_len(1);
+        rows.map(|channel| channel.calibration(seed, pieces))
+            .collect()
+    });
+    table(py, &rows)
 }
 
 /// The built-in channels and the public recordings.
 #[pyfunction]
-pub(crate) fn list_channels() -> String {
+pub(crate) fn list_channels(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let cache = cache_dir();
     let recordings = recordings::recordings().iter().map(|recording| {
         let path = cache.as_ref().map(|cache| recording.path_in(cache));
@@ -229,19 +222,13 @@ pub(crate) fn list_channels() -> String {
         ));
         entry
     });
-    json!(
-        generate::CHANNELS
-            .iter()
-            .map(built_in)
-            .chain(recordings)
-            .collect::<Vec<_>>()
-    )
-    .to_string()
+    let channels = generate::CHANNELS.iter().map(built_in).chain(recordings);
+    table(py, &channels.collect::<Vec<_>>())
 }
 
 /// The public recordings: where each is published, where it is kept, the hash of its content.
 #[pyfunction]
-pub(crate) fn catalogue() -> String {
+pub(crate) fn catalogue(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let cache = cache_dir();
     let recordings = recordings::recordings().iter().map(|recording| {
         let mut entry = published(recording);
@@ -249,7 +236,7 @@ pub(crate) fn catalogue() -> String {
         entry["cache_path"] = json!(path);
         entry
     });
-    json!(recordings.collect::<Vec<_>>()).to_string()
+    table(py, &recordings.collect::<Vec<_>>())
 }
 
 fn built_in(channel: &generate::Channel) -> Value {
@@ -332,8 +319,8 @@ pub(crate) fn trace_read<'py>(
 
 /// A trace's statistics, at 1500 bytes an opportunity.
 #[pyfunction]
-pub(crate) fn trace_info(py: Python<'_>, text: &str) -> PyResult<String> {
-    py.detach(|| {
+pub(crate) fn trace_info<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    let entry = py.detach(|| {
         let trace = open(text, SEED, Duration::from_secs_f64(DURATION_S))?;
         let mut entry = Map::new();
         entry.insert("name".to_owned(), json!(trace.name()));
@@ -342,9 +329,9 @@ pub(crate) fn trace_info(py: Python<'_>, text: &str) -> PyResult<String> {
         let statistics = Statistics::of_period(times, generate::OPPORTUNITY, trace.period_ms())
             .expect("a trace's period is above zero");
         flatten(&statistics, &mut entry);
-        Ok(Value::Object(entry).to_string())
-    })
-    .map_err(|error: Error| error::channel(&error))
+        Ok(Value::Object(entry))
+    });
+    json(py, &entry.map_err(|error: Error| error::channel(&error))?)
 }
 
 /// Statistics as one flat table, with each number's quantity and unit in its name.

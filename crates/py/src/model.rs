@@ -13,7 +13,7 @@ use verus_core::Time;
 use verus_model::{self as model, About, Grid, MAX_BYTES, Model, Sampler, TrainError};
 use verus_sim::{Outcome, Scenario};
 
-use crate::convert::array;
+use crate::convert::{self, array};
 use crate::sweep::Sweep;
 use crate::{error, lock, run};
 
@@ -156,10 +156,10 @@ fn open(path: &std::path::Path) -> PyResult<Model> {
 
 /// A model's properties: its ranges, its size as a matrix and on disk, its density, its training.
 #[pyfunction]
-pub(crate) fn model_info(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+pub(crate) fn model_info(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
     let model = py.detach(|| open(&path))?;
     let (grid, about, matrix) = (model.matrix().grid(), model.about(), model.matrix());
-    py.detach(|| {
+    let info = py.detach(|| {
         let rows = matrix.rows();
         let states = grid.states();
         let used = rows.chunk_by(|a, b| a.0 == b.0).count();
@@ -170,7 +170,7 @@ pub(crate) fn model_info(py: Python<'_>, path: PathBuf) -> PyResult<String> {
             packets_max: 35,
             ..*grid
         };
-        Ok(json!({
+        json!({
             "name": path.display().to_string(),
             "delay_min_ms": grid.delay_min_ms,
             "delay_max_ms": grid.delay_max_ms,
@@ -195,8 +195,8 @@ pub(crate) fn model_info(py: Python<'_>, path: PathBuf) -> PyResult<String> {
             "duration_s": about.duration_s,
             "packet_bytes": about.packet_bytes,
         })
-        .to_string())
-    })
+    });
+    convert::json(py, &info)
 }
 
 /// Writes the matrix as the paper stores it; returns how many bytes that takes.

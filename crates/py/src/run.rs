@@ -13,16 +13,16 @@ use crate::logs::Logs;
 use crate::sweep::Sweep;
 use crate::{controller, convert, error, lock};
 
-/// The scenario that runs where nothing is said, as JSON.
+/// Every field of a scenario, with its default.
 #[pyfunction]
-pub(crate) fn default_scenario() -> PyResult<String> {
-    serde_json::to_string(&Scenario::default()).map_err(error::value)
+pub(crate) fn default_scenario(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    convert::table(py, &Scenario::default())
 }
 
 /// The JSON Schema of a scenario.
 #[pyfunction]
-pub(crate) fn scenario_schema() -> String {
-    Scenario::schema().to_string()
+pub(crate) fn scenario_schema(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    convert::json(py, Scenario::schema())
 }
 
 /// Refuses a scenario, written as JSON, with a field that is unknown, of another type or out of its range, or with two

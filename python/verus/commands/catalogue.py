@@ -24,11 +24,11 @@ PARTS = {"flows": "FlowSpec", "changes": "Change"}
 Names = Annotated[list[str] | None, Parameter(name="NAME", negative="")]
 
 
-def _lister(verb: str, about: str, example: str, entries: Callable[[], str]) -> Callable[..., None]:
+def _lister(verb: str, about: str, example: str, entries: Callable[[], list[dict[str, Any]]]) -> Callable[..., None]:
     """The verb that lists some or all of the entries that Rust has."""
 
     def run(names: Names = None, /, *, json_: Json = False) -> None:
-        _show(verb, json.loads(entries()), names, as_json=json_)
+        _show(verb, entries(), names, as_json=json_)
 
     run.__name__ = verb
     run.__doc__ = f"""{about}
@@ -88,7 +88,7 @@ def channels(*, json_: Json = False) -> None:
     json_
         Print one JSON object a line instead of a table.
     """
-    entries = [_with_first_minute(entry) for entry in json.loads(_verus.list_channels())]
+    entries = [_with_first_minute(entry) for entry in _verus.list_channels()]
     if json_:
         tell_rows(entries)
         return
@@ -121,7 +121,7 @@ def _with_first_minute(entry: dict[str, Any]) -> dict[str, Any]:
         return entry
     # Statistics count 1500 bytes an opportunity; a run counts the scenario's `opportunity_bytes`.
     per_opportunity = DEFAULTS["opportunity_bytes"] / 1500
-    return {**entry, "seed_1_mbps": json.loads(_verus.trace_info(entry["name"]))["mean_mbps"] * per_opportunity}
+    return {**entry, "seed_1_mbps": _verus.trace_info(entry["name"])["mean_mbps"] * per_opportunity}
 
 
 def scenario(*, json_: Json = False) -> None:

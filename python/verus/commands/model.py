@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,7 +42,7 @@ def info(
     json_
         Print one JSON object a line for each model.
     """
-    models = [json.loads(_verus.model_info(str(name))) for name in names]
+    models = [_verus.model_info(str(name)) for name in names]
     if zoom is not None and plot is None:
         raise FieldError("zoom", "needs --plot")
     if plot is not None:

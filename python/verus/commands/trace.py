@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +27,7 @@ def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *
     json_
         Print one JSON object a line for each trace.
     """
-    traces = [json.loads(_verus.trace_info(name)) for name in names]
+    traces = [_verus.trace_info(name) for name in names]
     if json_:
         tell_rows(traces)
         return

@@ -100,7 +100,7 @@ def train(
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
-    about = json.loads(_verus.model_info(str(out)))
+    about = _verus.model_info(str(out))
     if json_:
         print(json.dumps(about))
     else:

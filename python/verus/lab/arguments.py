@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from os import PathLike
@@ -63,7 +62,7 @@ def _short(value: float) -> str:
 def checked(name: str, text: str, check: Any) -> dict[str, Any]:
     """Parses `text` with the shared parser, whose error gets the field `name`."""
     try:
-        parsed: dict[str, Any] = json.loads(check(text))
+        parsed: dict[str, Any] = check(text)
     except ValueError as error:
         raise FieldError(name, str(error)) from error
     return parsed

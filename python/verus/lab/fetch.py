@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
-import json
 import os
 import tempfile
 import urllib.error
@@ -61,7 +60,7 @@ class Recording:
 
 def recordings() -> list[Recording]:
     """Everything in the catalogue."""
-    return [_recording(entry) for entry in json.loads(_verus.catalogue())]
+    return [_recording(entry) for entry in _verus.catalogue()]
 
 
 def _recording(entry: dict[str, Any]) -> Recording:

@@ -146,7 +146,7 @@ def _channel(text: str, put: Put) -> str:
         >>> _channel("rate:5", lambda *_: "moved"), _channel("city-driving-3g-up@3[0:9]", lambda *_: "moved")
         ('rate:5', 'city-driving-3g-up@3[0:9]')
     """
-    channel = json.loads(_verus.check_channel(text))
+    channel = _verus.check_channel(text)
     if "parts" not in channel:
         return put(text, Path(channel["path"])) if channel.get("path") else text
     parts = []
@@ -191,7 +191,7 @@ def _path_keys() -> Mapping[str, frozenset[str]]:
     """The keys of each scheme that name a file."""
     return {
         entry["name"]: frozenset(key["key"] for key in entry["keys"] if key["unit"].startswith(_PATH))
-        for entry in json.loads(_verus.list_schemes())
+        for entry in _verus.list_schemes()
     }
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
@@ -160,7 +159,7 @@ def config(
 
 def channels(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """The channel of every link of the runs: kind, rate and hash, and the source of a recording."""
-    recordings = {entry["sha256"]: entry for entry in json.loads(_verus.catalogue())}
+    recordings = {entry["sha256"]: entry for entry in _verus.catalogue()}
     named: dict[str, dict[str, Any]] = {}
     for run, outcome in zip(runs, outcomes, strict=True):
         text = run.scenario["trace"]
@@ -172,7 +171,7 @@ def channels(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str,
         for name, text, trace in used:
             if name in named:
                 continue
-            checked = json.loads(_verus.check_channel(text))
+            checked = _verus.check_channel(text)
             parts = [part["channel"] for part in checked.get("parts", [])]
             entries = [recordings[trace["sha256"]]] if trace["sha256"] in recordings else parts
             sources = [entry for entry in entries if "repository" in entry]

@@ -48,10 +48,10 @@ MOST_REPETITIONS = 100_000
 
 
 #: Every field of a scenario: type, range, default and meaning, as Rust states them (JSON Schema).
-SCHEMA: Mapping[str, Any] = json.loads(_verus.scenario_schema())
+SCHEMA: Mapping[str, Any] = _verus.scenario_schema()
 
 #: Every field of a scenario, with its default.
-DEFAULTS: Scenario = json.loads(_verus.default_scenario())
+DEFAULTS: Scenario = _verus.default_scenario()
 
 #: The most flows in one run: more are probably a typing error.
 MOST_FLOWS: int = SCHEMA["properties"]["flows"]["maxItems"]
@@ -402,13 +402,13 @@ class Settings(RunSettings, PathSettings):
         """
         if self.stretches is None:
             return [trace] * self.repeat
-        channel = json.loads(_verus.check_channel(trace))
+        channel = _verus.check_channel(trace)
         if channel["kind"] == "built-in" and "parts" not in channel:
             return [trace] * self.stretches  # another realisation for each seed
         if channel["kind"] == "rate" or "parts" in channel:
             why = "is the same all the time" if channel["kind"] == "rate" else "is a part already"
             raise FieldError("stretches", f"are those of a recording: `{trace}` {why}")
-        recorded_s = json.loads(_verus.trace_info(trace))["duration_s"]
+        recorded_s = _verus.trace_info(trace)["duration_s"]
         if self.stretches * self.duration_s > recorded_s + _SHORT_S:
             fitting = int(recorded_s / self.duration_s)
             has = f"`{trace}` has {recorded_s:g} s, which is {fitting} stretches of {self.duration_s:g} s"
@@ -535,7 +535,7 @@ def _meant(text: str) -> str | None:
         >>> _meant("verus,ratio=2")
         '`verus,ratio=2` is no scheme: keys stand behind a colon, as in `verus:ratio=2`'
     """
-    schemes = {entry["name"]: {key["key"] for key in entry["keys"]} for entry in json.loads(_verus.list_schemes())}
+    schemes = {entry["name"]: {key["key"] for key in entry["keys"]} for entry in _verus.list_schemes()}
     first, *others = (part.strip() for part in text.split(","))
     if others and all(part.partition(":")[0] in schemes for part in (first, *others)):
         return f"`{text}` names several schemes: they stand apart, as in `--scheme {' '.join((first, *others))}`"

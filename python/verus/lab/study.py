@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -216,7 +215,7 @@ def _with_params(schemes: Sequence[Any], params: Any) -> list[tuple[str, dict[st
     """Each scheme with each combination of its keys' values, and these values."""
     if not isinstance(params, dict):
         raise _StudyError(f"params: must be a table of keys of the schemes, not {shown(params)}")
-    keys_of = {entry["name"]: [key["key"] for key in entry["keys"]] for entry in json.loads(_verus.list_schemes())}
+    keys_of = {entry["name"]: [key["key"] for key in entry["keys"]] for entry in _verus.list_schemes()}
     made = []
     for text in schemes:
         with _filed():

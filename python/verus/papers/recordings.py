@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -49,7 +48,7 @@ def find_recordings(texts: Iterable[str], folder: Path | None) -> dict[str, str]
     folders = [*([folder] if folder is not None else []), *map(Path, filter(None, [os.environ.get("VERUS_TRACES")]))]
     entries = {
         f"{group}/{entry['name'].rpartition('/')[2]}": entry
-        for entry in json.loads(_verus.catalogue())
+        for entry in _verus.catalogue()
         for group in entry["groups"]
     }
     split = {text: [part.partition("[") for part in text.split("+")] for text in texts}

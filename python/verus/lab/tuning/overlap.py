@@ -136,14 +136,14 @@ def _crossed(text: str, seed: int, duration_s: float) -> Iterator[Stretch]:
 
 @cache
 def _checked(text: str) -> dict[str, Any]:
-    channel_info: dict[str, Any] = json.loads(_verus.check_channel(text))
+    channel_info: dict[str, Any] = _verus.check_channel(text)
     return channel_info
 
 
 @cache
 def _recording(text: str) -> tuple[str, float]:
     """The digest of a recording's opportunities, and its duration, s."""
-    trace_info = json.loads(_verus.trace_info(text))
+    trace_info = _verus.trace_info(text)
     return trace_info["sha256"], trace_info["duration_s"]
 
 

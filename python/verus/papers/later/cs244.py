@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -131,7 +130,7 @@ def runs(column: Column) -> list[Run]:
 
 def compute(column: Column) -> Mapping[str, float]:
     """How much the rate of each channel varies from second to second."""
-    return {place: float(json.loads(_verus.trace_info(column.paths[place]))["cv_1s"]) for place in CHANNELS}
+    return {place: float(_verus.trace_info(column.paths[place])["cv_1s"]) for place in CHANNELS}
 
 
 def cells_of(results: ColumnResults) -> dict[tuple[str, int | None], Cell]:

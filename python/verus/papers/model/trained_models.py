@@ -7,7 +7,6 @@ times: so are ours, training on one stretch of each place, evaluation on another
 from __future__ import annotations
 
 import dataclasses
-import json
 import tempfile
 from collections.abc import Iterable
 from functools import cache
@@ -125,7 +124,7 @@ def model(column: Column, users: Iterable[int], *, quantization_ms: int = QUANTI
 
 def about(path: Path) -> dict[str, Any]:
     """Description of a model as `verus model info` prints it, without the file's path."""
-    description: dict[str, Any] = json.loads(_verus.model_info(str(path)))
+    description: dict[str, Any] = _verus.model_info(str(path))
     return {key: value for key, value in description.items() if key != "channels"} | {"name": path.name}
 
 
@@ -202,6 +201,6 @@ def by_variation(column: Column) -> list[str]:
     """The channels of the evaluation, from the steadiest to the one whose rate in seconds varies most."""
 
     def variation(place: str) -> float:
-        return float(json.loads(_verus.trace_info(column.paths[place]))["cv_1s"])
+        return float(_verus.trace_info(column.paths[place])["cv_1s"])
 
     return sorted(EVALUATION, key=variation)

@@ -8,7 +8,6 @@ each part left out by itself. What it does to the papers' claims takes longer: v
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ READINGS = {
 #: Parts that the default mode adds, by the names that `without` takes.
 ADDITIONS: tuple[str, ...] = tuple(
     part
-    for scheme in json.loads(_verus.list_schemes())
+    for scheme in _verus.list_schemes()
     if scheme["name"] == "verus"
     for key in scheme["keys"]
     if key["key"] == "without"

@@ -7,7 +7,6 @@ product, so that this needs no recording.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,7 +49,7 @@ def prepare(options: Options) -> Work:
 
     def work(progress: Progress | None) -> Results:
         del progress  # it takes seconds
-        statistics = json.loads(_verus.calibration(options.seed, PIECES))
+        statistics = _verus.calibration(options.seed, PIECES)
         settings = {"experiment": "calibration", "seed": options.seed, "pieces": PIECES}
         return Results.collect([], [], kind="calibration", settings=settings, measured=statistics)
 

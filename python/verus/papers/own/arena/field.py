@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -41,7 +40,7 @@ NAMED = {
 #: A model takes a trained file, and the others are there to measure.
 NOT_COMPARED = ("model", "saturate", "constant")
 #: Keys of each scheme that `--scheme` takes, by the scheme's name.
-_SCHEMES = {scheme["name"]: {key["key"] for key in scheme["keys"]} for scheme in json.loads(_verus.list_schemes())}
+_SCHEMES = {scheme["name"]: {key["key"] for key in scheme["keys"]} for scheme in _verus.list_schemes()}
 #: All others take part under the names that they have.
 SENDERS = NAMED | {
     name: name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -214,7 +213,7 @@ OFFSETS_S = (0, 20, 40)
 @cache
 def _seconds(path: str) -> int:
     """How long a recording is; to ask reads it whole."""
-    return int(json.loads(_verus.trace_info(path))["duration_s"])
+    return int(_verus.trace_info(path)["duration_s"])
 
 
 def _from_offset(field: Field, name: str, offset_s: int) -> str:
