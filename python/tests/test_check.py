@@ -106,7 +106,7 @@ BAD = [
     ("1_000_000 }", "1_000_000, count = 0 }", ["`flows.count` must be a whole number from 1 to 1000, not 0"]),
     ("[{ bytes = 1_000_000 }]", "[]", ["`flows` must have at least one"]),
     ("queue_bdp = 2", "queue_bdp = 0", ["`scenario.queue_bdp` must be a number above 0"]),
-    ("queue_bdp = 2", "delay_ms = -1", ["row `quick`", "delay_ms must be between 0 and 100000, not -1"]),
+    ("queue_bdp = 2", "delay_ms = -1", ["row `quick`", "`delay_ms` must be between 0 and 100000, not -1"]),
     ("queue_bdp = 2", "dealy_ms = 1", ["`scenario.dealy_ms` is no field of a scenario", "did you mean `delay_ms`"]),
     ("queue_bdp = 2", 'queue = "droptale"', ["row `quick`", "droptale"]),
     ('"rate:10"', '"city-driving-lte-down"', ["`scenario.queue_bdp` must be left out"]),
@@ -128,7 +128,7 @@ BAD = [
     (
         'id = "quick"',
         'id = "at/{delay_ms}"\neach = [{ delay_ms = [5, -1] }]',
-        ["row `at/-1`", "delay_ms must be between 0 and 100000, not -1"],
+        ["row `at/-1`", "`delay_ms` must be between 0 and 100000, not -1"],
     ),
     ("queue_bdp = 2", "queue_bdp = 2, queue_least_packets = 0", ["`scenario.queue_least_packets` must be from 1"]),
     ("most = 2", 'most = 2, baseline = "excuses"', ["row `quick`", "only where the row has `against`"]),

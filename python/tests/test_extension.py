@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from verus import _verus
+from verus.errors import FieldError
 
 SCENARIO = {
     "trace": "rate:12",
@@ -145,12 +146,12 @@ def test_the_interpreter_runs_on_while_rust_works() -> None:
     [
         ("{", "scenario: EOF"),
         (json.dumps({"trac": "rate:1"}), "unknown field `trac`"),
-        (scenario(flows=[]), "flows must be between 1"),
-        (scenario(duration_s=-1), "duration_s must be above 0"),
-        (scenario(duration_s=None), "duration_s must be above 0 and at most 1000000, not null"),
-        (scenario(ack_every=1.5), "ack_every must be a whole number between 1 and 1000, not 1.5"),
-        (scenario(flows=[{"scheme": "cubic", "start_s": -1}]), r"flows\[0\].start_s must be between 0 and 1000000"),
-        (scenario(flows=[{"scheme": "cubic", "start_s": 2, "stop_s": 1}]), r"flows\[0\].stop_s must be after start_s"),
+        (scenario(flows=[]), "flows: must be between 1"),
+        (scenario(duration_s=-1), "duration_s: must be above 0"),
+        (scenario(duration_s=None), "duration_s: must be above 0 and at most 1000000, not null"),
+        (scenario(ack_every=1.5), "ack_every: must be a whole number between 1 and 1000, not 1.5"),
+        (scenario(flows=[{"scheme": "cubic", "start_s": -1}]), r"flows\[0\].start_s: must be between 0 and 1000000"),
+        (scenario(flows=[{"scheme": "cubic", "start_s": 2, "stop_s": 1}]), r"flows\[0\].stop_s: must be after start_s"),
         (scenario(queue="blue"), "unknown kind `blue`"),
         (scenario(trace="rate:0"), "is not a rate"),
         (scenario(flows=[{"scheme": "verus:ratio=1"}]), "ratio"),
@@ -167,13 +168,23 @@ def test_bad_scenarios_are_value_errors_that_name_the_field(text: str, message: 
 def test_the_types_of_a_scenario_are_those_of_the_schema() -> None:
     repository = Path(__file__).parents[2]
     maker = runpy.run_path(str(repository / "scripts" / "scenario_types.py"))
-    made = maker["written"](json.loads(_verus.scenario_schema()))
+    made = maker["written"](_verus.scenario_schema())
     assert (repository / "python" / "verus" / "lab" / "schema.py").read_text() == made, "run scripts/scenario_types.py"
 
 
+def test_a_refused_field_is_data() -> None:
+    with pytest.raises(FieldError) as refused:
+        _verus.check_scenario(scenario(flows=[{"scheme": "cubic", "start_s": -1.0}]))
+    assert (refused.value.field, refused.value.other) == ("flows[0].start_s", None)
+    assert refused.value.problem == "must be between 0 and 1000000, not -1.0"
+    with pytest.raises(FieldError) as refused:
+        _verus.check_scenario(scenario(light_trace="a.light"))
+    assert (refused.value.field, refused.value.other) == ("packet_bytes", "light_trace")
+
+
 def test_the_default_scenario_is_what_the_schema_says() -> None:
-    fields = json.loads(_verus.scenario_schema())["properties"]
-    assert {name: rule["default"] for name, rule in fields.items()} == json.loads(_verus.default_scenario())
+    fields = _verus.scenario_schema()["properties"]
+    assert {name: rule["default"] for name, rule in fields.items()} == _verus.default_scenario()
 
 
 def test_files_that_cannot_be_read_are_os_errors(tmp_path: Path) -> None:
@@ -198,7 +209,7 @@ def test_a_trace_written_is_the_trace_read(tmp_path: Path, ending: str) -> None:
     trace = _verus.trace_read(str(path))
     assert trace["times_ms"].tolist() == times.tolist()
     assert trace["period_ms"] == 7
-    assert json.loads(_verus.trace_info(str(path)))["opportunities"] == 4
+    assert _verus.trace_info(str(path))["opportunities"] == 4
 
 
 @pytest.mark.parametrize(
@@ -227,23 +238,23 @@ def test_a_link_log_is_measured(tmp_path: Path) -> None:
 
 
 def test_every_listed_channel_scheme_and_queue_is_accepted() -> None:
-    for scheme in json.loads(_verus.list_schemes()):
+    for scheme in _verus.list_schemes():
         if any(key["default"] == "required" for key in scheme["keys"]):
             continue  # a model is nothing without its file
-        assert json.loads(_verus.check_scheme(scheme["name"]))["scheme"] == scheme["name"]
-    for queue in json.loads(_verus.list_queues()):
-        assert json.loads(_verus.check_queue(queue["example"]))["queue"] == queue["name"]
-    channels = json.loads(_verus.list_channels())
+        assert _verus.check_scheme(scheme["name"])["scheme"] == scheme["name"]
+    for queue in _verus.list_queues():
+        assert _verus.check_queue(queue["example"])["queue"] == queue["name"]
+    channels = _verus.list_channels()
     names = {entry["name"] for entry in channels}
     assert len(names) == len(channels)
-    assert names >= {entry["name"] for entry in json.loads(_verus.catalogue())}
+    assert names >= {entry["name"] for entry in _verus.catalogue()}
     for channel in channels:
         if channel["kind"] == "built-in":
-            assert json.loads(_verus.check_channel(channel["name"]))["kind"] == "built-in"
+            assert _verus.check_channel(channel["name"])["kind"] == "built-in"
 
 
 def test_a_built_in_channel_repeats_with_its_seed() -> None:
-    name = next(entry["name"] for entry in json.loads(_verus.list_channels()) if entry["kind"] == "built-in")
+    name = next(entry["name"] for entry in _verus.list_channels() if entry["kind"] == "built-in")
     first = _verus.trace_generate(name, 1, 10.0)
     assert np.array_equal(first, _verus.trace_generate(name, 1, 10.0))
     assert not np.array_equal(first, _verus.trace_generate(name, 2, 10.0))
@@ -254,6 +265,6 @@ def test_a_built_in_channel_repeats_with_its_seed() -> None:
 
 
 def test_a_whole_number_in_a_scheme_stays_one() -> None:
-    scheme = json.loads(_verus.check_scheme("verus:ratio=2,decrement_ms=0.5,mode=paper"))
+    scheme = _verus.check_scheme("verus:ratio=2,decrement_ms=0.5,mode=paper")
     assert scheme["params"] == {"ratio": 2, "decrement_ms": 0.5, "mode": "paper"}
     assert isinstance(scheme["params"]["ratio"], int)

@@ -93,7 +93,7 @@ def _run(arguments: Sequence[str]) -> int:
         if os.environ.get(EXTENSION):
             return _complain(str(error), BAD_INPUT)
         raise
-    from verus.errors import FieldError, flag_of, in_flags
+    from verus.errors import FieldError, in_flags
 
     try:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
@@ -101,9 +101,7 @@ def _run(arguments: Sequence[str]) -> int:
     except FieldError as error:
         if error.field in _PLACES:
             return _complain(error.problem, BAD_INPUT)
-        return _complain(
-            f"{flag_of(error.field)}: {in_flags(error.problem)}", BAD_INPUT, getattr(error, "__notes__", ())
-        )
+        return _complain(in_flags(error), BAD_INPUT, getattr(error, "__notes__", ()))
     except CycloptsError as error:
         from verus.commands.mistakes import usage
 

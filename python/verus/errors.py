@@ -7,7 +7,6 @@ into flags and exits with code 2.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 
 
@@ -17,6 +16,7 @@ class FieldError(ValueError):
     Attributes:
         field: The name of the argument that holds it, as the Python API spells it (``duration_s``).
         problem: The problem, as the rest of a sentence after the field's name.
+        other: The name of another argument that the problem states, if it does.
 
     Example:
         >>> import pickle
@@ -26,10 +26,11 @@ class FieldError(ValueError):
         'seed'
     """
 
-    def __init__(self, field: str, problem: str) -> None:
-        super().__init__(field, problem)  # the arguments that unpickling calls it with
+    def __init__(self, field: str, problem: str, other: str | None = None) -> None:
+        super().__init__(field, problem, other)  # the arguments that unpickling calls it with
         self.field = field
         self.problem = problem
+        self.other = other
 
     def __str__(self) -> str:
         return f"{self.field}: {self.problem}"
@@ -56,16 +57,15 @@ def flag_of(field: str) -> str:
     return "--" + _FLAGS.get(field, field).removesuffix("_s").replace("_", "-")
 
 
-def in_flags(problem: str) -> str:
-    """A problem with an argument, where other arguments that it names are written as flags.
+def in_flags(error: FieldError) -> str:
+    """An error whose arguments are written as flags.
 
     Example:
-        >>> in_flags("must be at most 1400 beside light_trace, not 1500")
-        'must be at most 1400 beside --light-trace, not 1500'
+        >>> in_flags(FieldError("packet_bytes", "must be at most 1400 beside light_trace, not 1500", "light_trace"))
+        '--packet-bytes: must be at most 1400 beside --light-trace, not 1500'
     """
-    return re.sub(
-        r"(?<=\bbeside )[a-z]+(_[a-z]+)+|(?<=\bthere is no )[a-z]+(_[a-z]+)+", lambda m: flag_of(m[0]), problem
-    )
+    problem = error.problem.replace(error.other, flag_of(error.other)) if error.other else error.problem
+    return f"{flag_of(error.field)}: {problem}"
 
 
 def near(word: str, names: Iterable[str]) -> str:

@@ -92,7 +92,7 @@ impl Lane {
         if scenario.duration_s > LONGEST_S {
             return Err(Error::Field(verus_sim::FieldError::Value {
                 field: "duration_s".to_owned(),
-                expected: format!("at most {LONGEST_S} s here"),
+                expected: format!("at most {LONGEST_S} s here").into(),
                 value: scenario.duration_s.to_string(),
             }));
         }

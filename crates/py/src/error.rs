@@ -1,13 +1,13 @@
-//! The Python exception for each Rust error. Its message stays unchanged.
+//! The Python exception for each Rust error. Where it has fields, so has the exception; else its message is the same.
 
 use std::fmt::Display;
 use std::io;
 
-use pyo3::PyErr;
 use pyo3::exceptions::{
     PyFileNotFoundError, PyIsADirectoryError, PyNotADirectoryError, PyOSError, PyPermissionError,
     PyRuntimeError, PyValueError,
 };
+use pyo3::prelude::*;
 use verus_measure::mahimahi;
 
 /// A `ValueError`.
@@ -42,9 +42,29 @@ pub(crate) fn log(error: &mahimahi::Error) -> PyErr {
     }
 }
 
+/// A `verus.errors.FieldError`: `field` must be `expected` and is `given`; `other` is the field that `expected` names.
+pub(crate) fn field(
+    field: &str,
+    expected: &str,
+    given: impl Display,
+    other: Option<&str>,
+) -> PyErr {
+    let problem = format!("must be {expected}, not {given}");
+    Python::attach(|py| {
+        let class = py.import("verus.errors")?.getattr("FieldError")?;
+        Ok(PyErr::from_value(class.call1((field, problem, other))?))
+    })
+    .unwrap_or_else(|error| error)
+}
+
 /// Errors of a scenario.
 pub(crate) fn simulation(error: &verus_sim::Error) -> PyErr {
     match error {
+        verus_sim::Error::Field(verus_sim::FieldError::Value {
+            field: name,
+            expected,
+            value,
+        }) => field(name, &expected.words, value, expected.other),
         verus_sim::Error::Channel(error) => channel(error),
         verus_sim::Error::Controller(_) | verus_sim::Error::Cancelled => {
             PyRuntimeError::new_err(error.to_string())

@@ -10,7 +10,7 @@ use verus_model::MAX_BYTES;
 use verus_senders::{Registry, Scheme, SchemeError};
 
 use crate::scenario::{Error, FlowSpec, Scenario, check};
-use crate::schema::FieldError;
+use crate::schema::{Expected, FieldError};
 use crate::traffic::Traffic;
 
 /// Parses a scheme, and reads the model that it may name.
@@ -84,7 +84,7 @@ impl Scenario {
             }),
             (Some(bytes), Some(_)) => Err(Error::Field(FieldError::Value {
                 field: format!("flows[{index}].bytes"),
-                expected: "left out where traffic says what there is to send".to_owned(),
+                expected: "left out where traffic says what there is to send".into(),
                 value: bytes.to_string(),
             })),
         };
@@ -101,7 +101,7 @@ impl Scenario {
             check(
                 self.second_trace.is_some(),
                 name(),
-                "left out where there is no second_trace",
+                Expected::of_other("left out where there is no", "second_trace"),
                 format!("`{text}`"),
             )?;
             match text.as_str() {
@@ -110,7 +110,7 @@ impl Scenario {
                 "second" => Ok(Crosses::Second),
                 _ => Err(Error::Field(FieldError::Value {
                     field: name(),
-                    expected: "first, second or both".to_owned(),
+                    expected: "first, second or both".into(),
                     value: format!("`{text}`"),
                 })),
             }

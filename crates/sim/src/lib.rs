@@ -30,7 +30,7 @@ pub use paths::Paths;
 pub use plan::Plan;
 pub use record::{ChannelInfo, Connection, FlowOutcome, Outcome, Records, Totals};
 pub use scenario::{Change, Error, FlowSpec, Scenario};
-pub use schema::FieldError;
+pub use schema::{Expected, FieldError};
 pub use traffic::Traffic;
 
 /// Plans and runs a scenario; see [`Scenario::plan`] and [`Plan::run`].

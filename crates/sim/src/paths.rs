@@ -13,6 +13,7 @@ use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::record::ChannelInfo;
 use crate::scenario::{Change, Error, FlowSpec, Scenario, bursts, check, jitter};
+use crate::schema::Expected;
 
 /// The paths of a scenario, independent of its senders.
 #[derive(Clone, Debug)]
@@ -34,8 +35,13 @@ fn queue_of(field: &str, text: &str, packet_bytes: u32) -> Result<QueueConfig, E
         .limit()
         .is_none_or(|limit| limit.get() >= u64::from(packet_bytes));
     let expected = format!("one with room for a packet of {packet_bytes} bytes");
-    check(room, field, &expected, text)?;
+    check(room, field, expected, text)?;
     Ok(queue)
+}
+
+/// The rule for a field that another excludes.
+fn beside(other: &'static str) -> Expected {
+    Expected::of_other("left out beside", other)
 }
 
 impl Scenario {
@@ -277,8 +283,7 @@ impl Scenario {
             rate("rate_mbps", change.rate_mbps, Some(channel))?;
             rate("ack_rate_mbps", change.ack_rate_mbps, ack)?;
             if let (Some(delay), Some(_)) = (change.delay_ms, &self.delay_series) {
-                let expected = "left out beside delay_series";
-                check(false, named("delay_ms"), expected, delay)?;
+                check(false, named("delay_ms"), beside("delay_series"), delay)?;
             }
         }
         if let Some(period) = self.changes_repeat_s {
@@ -290,11 +295,10 @@ impl Scenario {
             let flows = self.flows.iter().enumerate();
             for (index, delay) in flows.filter_map(|(index, flow)| Some((index, flow.delay_ms?))) {
                 let field = format!("flows[{index}].delay_ms");
-                check(false, field, "left out beside delay_series", delay)?;
+                check(false, field, beside("delay_series"), delay)?;
             }
             if let Some(delay) = self.ack_delay_ms {
-                let expected = "left out beside delay_series";
-                check(false, "ack_delay_ms", expected, delay)?;
+                check(false, "ack_delay_ms", beside("delay_series"), delay)?;
             }
         }
         Ok(())
@@ -323,30 +327,26 @@ impl Scenario {
         ] {
             if light.is_none() {
                 if let Some(sizes) = sizes {
-                    let expected = format!("left out where there is no {name}");
-                    check(false, sizes_name, &expected, format!("`{sizes}`"))?;
+                    let expected = Expected::of_other("left out where there is no", name);
+                    check(false, sizes_name, expected, format!("`{sizes}`"))?;
                 }
                 continue;
             }
-            let expected = format!("at most {bytes} beside {name}");
-            check(u64::from(size) <= bytes, size_name, &expected, size)?;
-            let left_out = format!("left out beside {name}");
+            let expected = Expected::of_other(&format!("at most {bytes} beside"), name);
+            check(u64::from(size) <= bytes, size_name, expected, size)?;
             if let Some(series) = &self.delay_series {
-                check(false, "delay_series", &left_out, format!("`{series}`"))?;
+                check(false, "delay_series", beside(name), format!("`{series}`"))?;
             }
             for (index, flow) in self.flows.iter().enumerate() {
                 if let Some(delay) = flow.delay_ms {
-                    check(false, format!("flows[{index}].delay_ms"), &left_out, delay)?;
+                    let field = format!("flows[{index}].delay_ms");
+                    check(false, field, beside(name), delay)?;
                 }
             }
             for (index, change) in self.changes.iter().enumerate() {
                 if let Some(delay) = change.delay_ms {
-                    check(
-                        false,
-                        format!("changes[{index}].delay_ms"),
-                        &left_out,
-                        delay,
-                    )?;
+                    let field = format!("changes[{index}].delay_ms");
+                    check(false, field, beside(name), delay)?;
                 }
             }
         }
@@ -356,15 +356,13 @@ impl Scenario {
             check(timer == 0.0, "light_timer_ms", expected, timer)?;
         }
         if self.ack_light_trace.is_some() {
-            let expected = "a channel beside ack_light_trace, the heavy one";
+            let expected = Expected {
+                words: "a channel beside ack_light_trace, the heavy one".to_owned(),
+                other: Some("ack_light_trace"),
+            };
             check(self.ack != "ideal", "ack", expected, "`ideal`")?;
             if let Some(delay) = self.ack_delay_ms {
-                check(
-                    false,
-                    "ack_delay_ms",
-                    "left out beside ack_light_trace",
-                    delay,
-                )?;
+                check(false, "ack_delay_ms", beside("ack_light_trace"), delay)?;
             }
         }
         Ok(())

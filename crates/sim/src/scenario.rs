@@ -13,7 +13,7 @@ use verus_channel::path::reorder::{ReorderConfig, ReorderError};
 use verus_channel::queue::SpecError;
 use verus_senders::SchemeError;
 
-use crate::schema::{FieldError, refuse};
+use crate::schema::{Expected, FieldError, refuse};
 use crate::traffic::TrafficError;
 
 /// A run: flows over one shared bottleneck.
@@ -318,7 +318,7 @@ pub enum Error {
 pub(crate) fn check(
     ok: bool,
     field: impl Into<String>,
-    expected: &str,
+    expected: impl Into<Expected>,
     value: impl ToString,
 ) -> Result<(), Error> {
     if ok {
@@ -326,7 +326,7 @@ pub(crate) fn check(
     } else {
         Err(Error::Field(FieldError::Value {
             field: field.into(),
-            expected: expected.to_owned(),
+            expected: expected.into(),
             value: value.to_string(),
         }))
     }
@@ -344,7 +344,7 @@ pub(crate) fn bursts(field: String, text: &str) -> Result<BurstsConfig, Error> {
     let refused = |error: BurstsError| {
         Error::Field(FieldError::Value {
             field,
-            expected: BurstsError::EXPECTED.to_owned(),
+            expected: BurstsError::EXPECTED.into(),
             value: format!("`{}`", error.0),
         })
     };

@@ -6,16 +6,44 @@
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+/// The values that a field takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// In words, to follow "must be".
+    pub words: String,
+    /// The other field that the words name, so that a caller can write it as an option.
+    pub other: Option<&'static str>,
+}
+
+impl Expected {
+    /// `words`, then the name of the field that they are about: "left out beside", "light_trace".
+    pub fn of_other(words: &str, other: &'static str) -> Self {
+        Expected {
+            words: format!("{words} {other}"),
+            other: Some(other),
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Expected {
+    fn from(words: T) -> Self {
+        Expected {
+            words: words.into(),
+            other: None,
+        }
+    }
+}
+
 /// An unknown field, or a field with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FieldError {
     /// A value of another type or out of its range.
-    #[error("{field} must be {expected}, not {value}")]
+    #[error("{field} must be {}, not {value}", expected.words)]
     Value {
         /// The field, such as `flows[0].start_s`.
         field: String,
-        /// Its range, in words.
-        expected: String,
+        /// Its range.
+        expected: Expected,
         /// The value.
         value: String,
     },
@@ -57,7 +85,7 @@ impl Checker<'_> {
         if !(kinds.iter().any(|kind| is(kind, value)) && in_range(rule, value)) {
             return Err(FieldError::Value {
                 field: if name.is_empty() { "all of it" } else { name }.to_owned(),
-                expected: words(rule, kinds[0]),
+                expected: words(rule, kinds[0]).into(),
                 value: match value {
                     Value::Array(items) if kinds.contains(&"array") => items.len().to_string(),
                     Value::Array(_) => "a list".to_owned(),
@@ -99,7 +127,7 @@ impl Checker<'_> {
             if !fields.contains_key(missing) {
                 return Err(FieldError::Value {
                     field: format!("{name}{dot}{missing}"),
-                    expected: "given".to_owned(),
+                    expected: "given".into(),
                     value: "left out".to_owned(),
                 });
             }

@@ -21,7 +21,7 @@ from verus.errors import FieldError
 from verus.lab import inputs, store
 from verus.lab.inputs import Digests, respelt
 from verus.lab.runner import Ended, Progress
-from verus.lab.scenario import Run, refused
+from verus.lab.scenario import Run
 
 #: The number of times that a worker of `local:N` may die during a run before the run counts as the
 #: cause.
@@ -183,8 +183,7 @@ def _work(texts: Sequence[str], engine: str, names: Sequence[str], *contents: by
             draft.write_bytes(content)
             draft.replace(path)
     box_path = json.dumps(str(_box()))[1:-1]
-    with refused():
-        ended = _verus.simulate_many([text.replace(_BOX, box_path) for text in texts], 1, None, columns=False)
+    ended = _verus.simulate_many([text.replace(_BOX, box_path) for text in texts], 1, None, columns=False)
     return [str(end) if isinstance(end, RuntimeError) else store.pack(end) for end in ended]
 
 

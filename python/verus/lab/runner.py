@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from verus import _verus
-from verus.lab.scenario import Run, refused
+from verus.lab.scenario import Run
 
 #: Called with the number of runs done, the number of all runs, and the share of all the work done
 #: (0 … 1).
@@ -75,8 +75,7 @@ def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progr
         OSError: A trace cannot be read.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
-    with refused():
-        return list(_verus.simulate_many([run.to_json() for run in runs], threads, _told(len(runs), progress)))
+    return list(_verus.simulate_many([run.to_json() for run in runs], threads, _told(len(runs), progress)))
 
 
 def measure_each(
@@ -84,9 +83,8 @@ def measure_each(
 ) -> list[Ended]:
     """The same with metrics only: nothing grows with the duration, and nothing is an array."""
     texts = [run.without_series().to_json() for run in runs]
-    with refused():
-        qlog = None if logs is None else logs.of(range(len(runs)))
-        return list(_verus.simulate_many(texts, threads, _told(len(runs), progress), columns=False, qlog=qlog))
+    qlog = None if logs is None else logs.of(range(len(runs)))
+    return list(_verus.simulate_many(texts, threads, _told(len(runs), progress), columns=False, qlog=qlog))
 
 
 def run_all(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Outcome]:
@@ -145,16 +143,13 @@ def as_ended(
         OSError: A trace cannot be read.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
-    with refused():
-        qlog = None if logs is None else logs.of(range(len(runs)))
-        texts = [run.to_json() for run in runs]
-        work = _verus.simulate_many(texts, threads or _cores(), columns=columns, qlog=qlog, wait=False)
+    qlog = None if logs is None else logs.of(range(len(runs)))
+    texts = [run.to_json() for run in runs]
+    work = _verus.simulate_many(texts, threads or _cores(), columns=columns, qlog=qlog, wait=False)
     try:
         done = 0
         while done < len(runs):
-            with refused():
-                ended = work.ended(_LOOK_EVERY_S)
-            for index, outcome in ended:
+            for index, outcome in work.ended(_LOOK_EVERY_S):
                 done += 1
                 yield index, outcome
             if progress is not None:

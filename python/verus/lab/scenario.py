@@ -6,12 +6,11 @@ names of its trace, queue and scheme, which results show.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral
 from typing import Any, cast
@@ -219,21 +218,6 @@ def warning(scenario: Mapping[str, Any]) -> str | None:
     return f"nothing arrives: the delay, {delay_s:g} s each way, is longer than the run, {scenario['duration_s']:g} s"
 
 
-@contextlib.contextmanager
-def refused() -> Iterator[None]:
-    """Turns Rust's error about a field (`delay_ms must be …`, `flows[0].start_s must be …`) into a `FieldError`.
-
-    Raises:
-        FieldError: In place of that `ValueError`.
-    """
-    try:
-        yield
-    except ValueError as error:
-        if found := re.fullmatch(r"(?:flows\[0\]\.)?([\w\[\].]+) (must be .*)", str(error)):
-            raise FieldError(found[1], found[2]) from error
-        raise
-
-
 def check_fields(values: Mapping[str, Any], *, flow: bool = False) -> None:
     """Refuses fields of a scenario, or of a flow, that Rust would refuse if the others had their defaults.
 
@@ -245,8 +229,10 @@ def check_fields(values: Mapping[str, Any], *, flow: bool = False) -> None:
             raise FieldError(name, f"must be a finite number, not {value:g}")
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
             raise FieldError(name, f"must be a number of 64 bits, not {value}")
-    with refused():
+    try:
         _verus.check_scenario(json.dumps({"flows": [values]} if flow else values))
+    except FieldError as error:
+        raise FieldError(error.field.removeprefix("flows[0]."), error.problem, error.other) from error
 
 
 @dataclass(frozen=True, kw_only=True)

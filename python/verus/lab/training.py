@@ -15,7 +15,7 @@ from verus import _verus
 from verus.errors import FieldError
 from verus.lab.arguments import at_least, check_seed, checked
 from verus.lab.runner import Progress
-from verus.lab.scenario import DEFAULTS, Contestant, Run, check_fields, is_real, make_run, refused
+from verus.lab.scenario import DEFAULTS, Contestant, Run, check_fields, is_real, make_run
 
 #: The paper's queue: 3 and 9 Mbit of average queue, a drop probability of 0.1 % (section 6.1).
 QUEUE = "red:min=375000,max=1125000,p=0.001"
@@ -138,8 +138,7 @@ def watch(training: Training, *, threads: int | None = None, progress: Progress 
             progress(done, len(scenarios), fraction)
         return True
 
-    with refused():
-        return _verus.Trainer(scenarios, recorded, threads, report)
+    return _verus.Trainer(scenarios, recorded, threads, report)
 
 
 def model(training: Training, watched: _verus.Trainer) -> bytes:
@@ -161,8 +160,7 @@ def model(training: Training, watched: _verus.Trainer) -> bytes:
         "outliers": 0,
         "transitions": 0,
     }
-    with refused():
-        return watched.model(json.dumps(about), training.quantization_ms, training.percentile)
+    return watched.model(json.dumps(about), training.quantization_ms, training.percentile)
 
 
 def _packets(folder: Path) -> list[tuple[Any, Any, Any]]:

@@ -428,6 +428,8 @@ def _try(table: _Table, scenario: Mapping[str, Any]) -> None:
         for flow in scenario["flows"]:
             if flow["scheme"]:
                 _verus.check_scheme(flow["scheme"])
+    except FieldError as error:
+        table.refuse(error.field, error.problem)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{table.place}: {error}") from error
 
