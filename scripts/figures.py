@@ -211,12 +211,9 @@ def forward_parts(traces: str) -> Iterator[str]:
         shutil.copytree(Path(verus.__file__).parent, package, ignore=shutil.ignore_patterns("_verus.*.so"))
         shutil.copy("target/parts/release/lib_verus.so", package / "_verus.abi3.so")
         env = {**os.environ, "PYTHONPATH": folder}
-        listed = "import json; from verus import _verus; print(json.dumps(_verus.list_schemes()))"
-        schemes = subprocess.run([sys.executable, "-c", listed], env=env, stdout=subprocess.PIPE, check=True).stdout
-        (keys,) = (scheme["keys"] for scheme in json.loads(schemes) if scheme["name"] == "forward")
-        (choices,) = (key["unit"] for key in keys if key["key"] == "without")
-        parts = [part for part in re.split(", | or ", choices) if part != "none"]
-        senders = ["--scheme", *(f"forward:without={part}" for part in parts)]
+        listed = "from verus import _verus; print(*_verus.complete('scheme', 'forward:without='))"
+        schemes = subprocess.run([sys.executable, "-c", listed], env=env, stdout=subprocess.PIPE, check=True, text=True)
+        senders = ["--scheme", *(scheme for scheme in schemes.stdout.split() if scheme != "forward:without=none")]
         out = Path(folder) / "forward"
         options = ["--short", "--traces", traces, "--out", str(out), *senders]
         done = subprocess.run([sys.executable, "-m", "verus", "reproduce", "forward", *options], env=env, check=False)

@@ -24,7 +24,7 @@ use verus_core::pacer;
 use verus_core::units::{Bytes, Duration, Rate, Time};
 use verus_words::configuration::{CHECKED, Configuration};
 use verus_words::range::{OutOfRange, Within};
-use verus_words::spec::{Row, Words, either, field, word_for};
+use verus_words::spec::{Row, Takes, Words, field, word_for};
 
 mod competition;
 mod overload;
@@ -95,7 +95,7 @@ impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
         Row::<Self>::other(
             "variant",
-            || either(Variant::WORDS),
+            || Takes::one_of(Variant::WORDS),
             "whose Copa: the paper's, or mvfst's",
             |c| word_for(Variant::WORDS, &c.variant),
             |c, setting| {

@@ -41,7 +41,7 @@ use verus_core::recovery::Recovery;
 use verus_core::units::{Bytes, Duration, Time};
 use verus_words::configuration::{CHECKED, Configuration};
 use verus_words::range::{OutOfRange, Within};
-use verus_words::spec::{Row, field};
+use verus_words::spec::{Row, Takes, field};
 
 pub mod belief;
 pub mod forecast;
@@ -128,7 +128,7 @@ impl Configuration for Config {
         field!(max_rate).within("packets/s", "no higher rate is believed (§3.1; binds first, at 11.2 to 11.5 Mbit/s)", MAX_RATE),
         Row::other(
             "max_arrivals_per_tick",
-            || "packets".to_owned(),
+            || Takes::Number("packets"),
             "no more arrivals are counted in a tick of 20 ms (the 18 Mbit/s of Verus §6.1)",
             |c| c.max_arrivals_per_tick.to_string(),
             |c, setting| {

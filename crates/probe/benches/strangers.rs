@@ -433,13 +433,12 @@ fn candidates(deed: Deed, name: &str, key: &algorithm::Key) -> Vec<String> {
         let values = Values::from([(key.key, value.to_owned())]);
         granted(deed, name, &values)
     };
-    let unit = key.unit.replace(" or ", ", ");
-    let mut values: Vec<String> = unit
-        .split(", ")
-        .chain(["none"])
-        .filter(|word| ok(word))
-        .map(str::to_owned)
-        .collect();
+    let words = match &key.takes {
+        algorithm::Takes::OneOf(words) => &words[..],
+        algorithm::Takes::Number(_) | algorithm::Takes::Path => &[],
+    };
+    let words = words.iter().copied().chain(["none"]);
+    let mut values: Vec<String> = words.filter(|word| ok(word)).map(str::to_owned).collect();
     let decades = (-9..=15).flat_map(|power| [1, 2, 5].map(|digit| format!("{digit}e{power}")));
     let numbers: Vec<f64> = std::iter::once("0".to_owned())
         .chain(decades)

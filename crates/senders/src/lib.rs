@@ -27,11 +27,11 @@ use verus_peers::{
 };
 use verus_protocol::{forward, verus};
 use verus_words::configuration::Configuration;
-use verus_words::quantity::{self, Unit};
+use verus_words::quantity;
 use verus_words::spec::{Given, Problem, REQUIRED, assert_new, shown};
 
 pub use built::Built;
-pub use verus_words::spec::Key;
+pub use verus_words::spec::{Key, Takes};
 
 /// The sending end of a flow, of any algorithm.
 pub type Sender = verus_core::sender::Sender<Built>;
@@ -113,9 +113,7 @@ impl Value {
         let number = |(key, value): (String, Value)| {
             let listed = keys.iter().find(|other| other.key == key);
             let read = match (&value, listed) {
-                (Value::Word(word), Some(listed)) => {
-                    quantity::read(word, Unit::named(&listed.unit)).ok()
-                }
+                (Value::Word(word), Some(listed)) => quantity::read(word, listed.takes.unit()).ok(),
                 _ => None,
             };
             (key, read.map_or(value, Value::Number))

@@ -6,7 +6,7 @@ use crate::{Read, Refusal};
 use verus_core::configuration::Configured;
 use verus_core::controller::Controller;
 use verus_model::{Model, ModelDriven, WalkKind};
-use verus_words::spec::{Given, Key, PATH, REQUIRED, Row, Words, shown, words};
+use verus_words::spec::{Given, Key, REQUIRED, Row, Takes, Words, shown, words};
 
 /// Its name in a scheme.
 pub(crate) const NAME: &str = "model";
@@ -24,7 +24,7 @@ impl Settings {
     const ROWS: &'static [Row<Self>] = &[
         Row::other(
             "file",
-            || PATH.to_owned(),
+            || Takes::Path,
             "the model, as `verus train` writes it",
             |_| REQUIRED.to_owned(),
             |c, setting| {

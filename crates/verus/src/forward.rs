@@ -42,7 +42,7 @@ use verus_words::configuration::{CHECKED, Configuration};
 use verus_words::range::{OutOfRange, Within};
 use verus_words::spec::{Row, field};
 #[cfg(feature = "parts")]
-use verus_words::spec::{either, word_for};
+use verus_words::spec::{Takes, word_for};
 
 use drain::{Allowed, Drains, QueueObservation, Turn};
 use estimates::Estimates;
@@ -99,7 +99,7 @@ impl Configuration for Config {
         #[cfg(feature = "parts")]
         Row::other(
             "without",
-            || format!("none, {}", either(&Part::ALL)),
+            || Takes::none_or(&Part::ALL),
             "leaves a part out, for research",
             |c| {
                 c.without

@@ -3,9 +3,10 @@
 //! A key stands once: as a [`Row`] in the file of the configuration that it sets, with its unit, its meaning and the
 //! two functions that read and write it. The list of keys, the parser and the defaults all follow from this row.
 
+use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use thiserror::Error;
 
 use crate::near::near;
@@ -17,16 +18,67 @@ const NANOS_PER_MILLI: f64 = 1e6;
 /// The default that a required key shows.
 pub const REQUIRED: &str = "required";
 
-/// The unit of a key that names a file. It marks the keys through which a text depends on files.
-pub const PATH: &str = "path without a comma";
+/// The values that a key takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// A number of this unit; of none if it is empty.
+    Number(&'static str),
+    /// One of these words.
+    OneOf(Vec<&'static str>),
+    /// The path of a file. It marks the keys through which a text depends on files.
+    Path,
+}
+
+impl Takes {
+    /// One of `words`.
+    pub fn one_of<T>(words: Words<T>) -> Self {
+        Takes::OneOf(words.iter().map(|&(word, _)| word).collect())
+    }
+
+    /// `none`, or one of `words`.
+    pub fn none_or<T>(words: Words<T>) -> Self {
+        let words = words.iter().map(|&(word, _)| word);
+        Takes::OneOf(std::iter::once("none").chain(words).collect())
+    }
+
+    /// The unit of a number.
+    pub fn unit(&self) -> Unit {
+        match self {
+            Takes::Number(unit) => Unit::named(unit),
+            Takes::OneOf(_) | Takes::Path => Unit::Plain,
+        }
+    }
+}
+
+/// As lists show it: `ms`, or `a, b or c`.
+impl fmt::Display for Takes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Takes::Number(unit) => f.write_str(unit),
+            Takes::OneOf(words) => match words.split_last() {
+                Some((last, [])) => f.write_str(last),
+                Some((last, others)) => write!(f, "{} or {last}", others.join(", ")),
+                None => Ok(()),
+            },
+            Takes::Path => f.write_str("path without a comma"),
+        }
+    }
+}
+
+impl Serialize for Takes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
 
 /// A key, as `verus list schemes` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Key {
     /// The word before the equals sign.
     pub key: &'static str,
-    /// Its unit, or the words it takes.
-    pub unit: String,
+    /// Its values: the unit of a number, or words.
+    #[serde(rename = "unit")]
+    pub takes: Takes,
     /// Its default value; [`REQUIRED`] if it has none.
     pub default: String,
     /// Its effect, symbol and source.
@@ -245,7 +297,7 @@ impl<'a> Given<'a> {
                     hint(key, "its keys are", &keys)
                 },
             })?;
-            let unit = row.unit();
+            let unit = row.takes().unit();
             settings.push((row, Setting { key, value, unit }));
         }
         settings.sort_by_key(|(row, _)| !row.preset);
@@ -269,17 +321,12 @@ pub fn complete(text: &str, known: &[(&str, &[Key])]) -> Vec<String> {
     let (done, last) = rest.rsplit_once(',').unwrap_or(("", rest));
     let before = format!("{name}:{done}{}", if done.is_empty() { "" } else { "," });
     if let Some((key, value)) = last.split_once('=') {
-        let key = keys.iter().find(|other| other.key == key);
-        let words = key
-            .map(|key| key.unit.replace(" or ", ", "))
-            .unwrap_or_default();
-        let words = words.split(", ").filter(|word| word.starts_with(value));
-        // A unit is one word, and no value.
-        let several = key.is_some_and(|key| key.unit.contains(" or "));
-        return words
-            .filter(|_| several)
-            .map(|word| format!("{before}{}={word}", key.map_or("", |key| key.key)))
-            .collect();
+        let listed = keys.iter().find(|other| other.key == key);
+        let Some(Takes::OneOf(words)) = listed.map(|listed| &listed.takes) else {
+            return Vec::new();
+        };
+        let words = words.iter().filter(|word| word.starts_with(value));
+        return words.map(|word| format!("{before}{key}={word}")).collect();
     }
     keys.iter()
         .filter(|key| key.key.starts_with(last))
@@ -465,16 +512,6 @@ pub type Words<T> = &'static [(&'static str, T)];
 /// The words for yes and no.
 pub const FLAG: Words<bool> = &[("yes", true), ("no", false)];
 
-/// `words`, for display: "a, b or c".
-pub fn either<T>(words: Words<T>) -> String {
-    let words: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
-    match words.split_last() {
-        Some((last, [])) => (*last).to_owned(),
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
-        None => String::new(),
-    }
-}
-
 /// The word for `value`; "none" if there is none.
 pub fn word_for<T: PartialEq>(words: Words<T>, value: &T) -> String {
     let entry = words.iter().find(|(_, other)| other == value);
@@ -510,7 +547,7 @@ enum Value<C: 'static> {
     Millis(Field<C, Duration>),
     Flag(Field<C, bool>),
     Other {
-        unit: fn() -> String,
+        takes: fn() -> Takes,
         get: fn(&C) -> String,
         set: Set<C>,
     },
@@ -563,7 +600,7 @@ macro_rules! words {
     ($($path:ident).+, $key:expr, $words:expr, $meaning:expr) => {
         $crate::spec::Row::other(
             $key,
-            || $crate::spec::either($words),
+            || $crate::spec::Takes::one_of($words),
             $meaning,
             |c: &Self| $crate::spec::word_for($words, &c.$($path).+),
             |c: &mut Self, setting| setting.word($words).map(|v| c.$($path).+ = v),
@@ -661,16 +698,16 @@ impl<C> Row<C> {
         }
     }
 
-    /// Anything else: words that set several fields ([`either`], [`word_for`], [`Setting::word`]), or a value with a word
-    /// for none.
+    /// Anything else: words that set several fields ([`Takes::one_of`], [`word_for`], [`Setting::word`]), or a value with
+    /// a word for none.
     pub const fn other(
         key: &'static str,
-        unit: fn() -> String,
+        takes: fn() -> Takes,
         meaning: &'static str,
         get: fn(&C) -> String,
         set: Set<C>,
     ) -> Self {
-        Row::new(key, meaning, Value::Other { unit, get, set })
+        Row::new(key, meaning, Value::Other { takes, get, set })
     }
 
     /// Makes this key a preset: it is applied before all others, at any position in the text.
@@ -679,15 +716,15 @@ impl<C> Row<C> {
         self
     }
 
-    /// The unit of its values.
-    fn unit(&self) -> Unit {
+    /// The values that it takes.
+    fn takes(&self) -> Takes {
         match &self.value {
             Value::Number { unit, .. }
             | Value::Whole { unit, .. }
-            | Value::WholeOr { unit, .. } => Unit::named(unit),
-            Value::Millis(_) => Unit::Millis,
-            Value::Flag(_) => Unit::Plain,
-            Value::Other { unit, .. } => Unit::named(&unit()),
+            | Value::WholeOr { unit, .. } => Takes::Number(unit),
+            Value::Millis(_) => Takes::Number("ms"),
+            Value::Flag(_) => Takes::one_of(FLAG),
+            Value::Other { takes, .. } => takes(),
         }
     }
 
@@ -726,26 +763,21 @@ impl<C> Row<C> {
 
     /// The row for display, with the value of `config`.
     pub fn shown(&self, config: &C) -> Key {
-        let (unit, default) = match &self.value {
-            Value::Number { unit, field, .. } => {
-                ((*unit).to_owned(), (field.get)(config).to_string())
-            }
-            Value::Whole { unit, field } => ((*unit).to_owned(), (field.get)(config).to_string()),
-            Value::WholeOr { none, unit, field } => {
-                let value = (field.get)(config);
-                let value = value.map_or((*none).to_owned(), |value| value.to_string());
-                ((*unit).to_owned(), value)
+        let default = match &self.value {
+            Value::Number { field, .. } => (field.get)(config).to_string(),
+            Value::Whole { field, .. } => (field.get)(config).to_string(),
+            Value::WholeOr { none, field, .. } => {
+                (field.get)(config).map_or((*none).to_owned(), |value| value.to_string())
             }
             Value::Millis(field) => {
-                let millis = (field.get)(config).as_nanos() as f64 / NANOS_PER_MILLI;
-                ("ms".to_owned(), millis.to_string())
+                ((field.get)(config).as_nanos() as f64 / NANOS_PER_MILLI).to_string()
             }
-            Value::Flag(field) => (either(FLAG), word_for(FLAG, &(field.get)(config))),
-            Value::Other { unit, get, .. } => (unit(), get(config)),
+            Value::Flag(field) => word_for(FLAG, &(field.get)(config)),
+            Value::Other { get, .. } => get(config),
         };
         Key {
             key: self.key,
-            unit,
+            takes: self.takes(),
             default,
             meaning: self.meaning,
         }
@@ -773,7 +805,7 @@ mod tests {
             field!(on).flag("a switch"),
             Row::<Config>::other(
                 "kind",
-                || either(KINDS),
+                || Takes::one_of(KINDS),
                 "sets the share, too",
                 |c| word_for(KINDS, &c.kind),
                 |c, s| {
@@ -890,10 +922,11 @@ mod tests {
             .iter()
             .map(|row| row.shown(&Config::default()))
             .collect();
-        let shown = |at: usize| (keys[at].unit.as_str(), keys[at].default.as_str());
-        assert_eq!(shown(0), ("%", "0"));
-        assert_eq!(shown(1), ("ms", "0"));
-        assert_eq!(shown(2), ("yes or no", "no"));
-        assert_eq!(shown(3), ("small, middle or large", "small"));
+        let shown = |at: usize| (keys[at].takes.to_string(), keys[at].default.clone());
+        let expected = |takes: &str, default: &str| (takes.to_owned(), default.to_owned());
+        assert_eq!(shown(0), expected("%", "0"));
+        assert_eq!(shown(1), expected("ms", "0"));
+        assert_eq!(shown(2), expected("yes or no", "no"));
+        assert_eq!(shown(3), expected("small, middle or large", "small"));
     }
 }

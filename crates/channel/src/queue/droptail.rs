@@ -12,7 +12,7 @@
 use std::fmt;
 
 use verus_core::Duration;
-use verus_words::spec::{Given, Problem, Row, field};
+use verus_words::spec::{Given, Problem, Row, Takes, field};
 
 use super::MILLIS;
 
@@ -42,7 +42,7 @@ impl DropTail {
         field!(packets).whole_or(Self::NEEDED, "packets", "packets that may wait"),
         Row::other(
             "delay_ms",
-            || "ms".to_owned(),
+            || Takes::Number("ms"),
             "refuses a packet that would wait so long or longer",
             |_| Self::NEEDED.to_owned(),
             |c, setting| {

@@ -17,7 +17,7 @@ use std::fmt;
 
 use rand_chacha::ChaCha8Rng;
 use verus_core::{Duration, Time};
-use verus_words::spec::{Given, Problem, Row, Words, either, field, word_for};
+use verus_words::spec::{Given, Problem, Row, Takes, Words, field, word_for};
 
 use super::{GAIN, MILLIS, Ticks, UPDATE};
 use crate::packet::{Departed, Packet};
@@ -107,7 +107,7 @@ impl DualPi2Config {
     pub(super) const ROWS: &'static [Row<Self>] = &[
         Row::other(
             "preset",
-            || either(DualPi2Preset::WORDS),
+            || Takes::one_of(DualPi2Preset::WORDS),
             "whose rules and parameters: the other keys change these",
             |c: &Self| word_for(DualPi2Preset::WORDS, &c.preset),
             |c, setting| {

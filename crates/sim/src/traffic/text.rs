@@ -3,7 +3,7 @@
 use verus_core::{Bytes, Duration};
 use verus_words::range::Within;
 use verus_words::spec::{
-    Given, Kind, Problem, REQUIRED, Row, Setting, Shown, Words, field, shown, words,
+    Given, Kind, Problem, REQUIRED, Row, Setting, Shown, Takes, Words, field, shown, words,
 };
 
 use super::{MB, Pages, Size, Traffic, Turns};
@@ -192,7 +192,7 @@ impl Pieces {
     const fn size(key: &'static str, meaning: &'static str) -> Row<Self> {
         Row::other(
             key,
-            || "bytes".to_owned(),
+            || Takes::Number("bytes"),
             meaning,
             |c| {
                 c.bytes
@@ -230,7 +230,7 @@ impl Pieces {
         ),
         Row::other(
             "max_bytes",
-            || "bytes".to_owned(),
+            || Takes::Number("bytes"),
             "largest size; larger ones are drawn again",
             |c| {
                 c.max_bytes
@@ -243,7 +243,7 @@ impl Pieces {
         ),
         Row::other(
             "request_bytes",
-            || "bytes".to_owned(),
+            || Takes::Number("bytes"),
             "size of a request, as the way back accounts it",
             |c| c.request_bytes.to_string(),
             |c, setting| {
@@ -263,7 +263,7 @@ impl Pieces {
         Self::size("bytes", "size of a frame"),
         Row::other(
             "key_bytes",
-            || "bytes".to_owned(),
+            || Takes::Number("bytes"),
             "size of the first frame of a group",
             |c| c.key_bytes.to_string(),
             |c, setting| {

@@ -11,7 +11,7 @@ use verus_core::recovery::{LossRule, TimeoutBase};
 use verus_core::units::Duration;
 use verus_words::configuration::{CHECKED, Configuration};
 use verus_words::range::{OutOfRange, SHARE, Within};
-use verus_words::spec::{Field, Row, Words, either, field, time, word_for, words};
+use verus_words::spec::{Field, Row, Takes, Words, field, time, word_for, words};
 
 const MODES: Words<Mode> = &[
     ("robust", Mode::Robust),
@@ -72,7 +72,7 @@ impl Configuration for Config {
         field!(ratio).within("", "R, the largest D_max/D_min tolerated (Eq. 4)", RATIO),
         Row::<Config>::other(
             "mode",
-            || either(MODES),
+            || Takes::one_of(MODES),
             "preset of everything below and of loss recovery",
             |c| word_for(MODES, &c.mode),
             |c, setting| setting.word(MODES).map(|mode| *c = Config::preset(mode)),
@@ -85,7 +85,7 @@ impl Configuration for Config {
         field!(decrease_factor).within("", "M, the multiplicative decrease (Eq. 6)", SHARE),
         Row::other(
             "exit_multiple",
-            String::new,
+            || Takes::Number(""),
             "N, slow start ends above N × D_min (§5.1; paper mode: 15)",
             |c| match c.slow_start_exit {
                 SlowStartExit::Multiple(n) => n.to_string(),
@@ -98,7 +98,7 @@ impl Configuration for Config {
         ),
         Row::other(
             "exit_delay_ms",
-            || "ms".to_owned(),
+            || Takes::Number("ms"),
             "slow start ends above this delay instead (prototype mode: 500)",
             |c| match c.slow_start_exit {
                 SlowStartExit::Multiple(_) => "none".to_owned(),
@@ -113,17 +113,7 @@ impl Configuration for Config {
         words!(fit, FITS, "how the points become a curve (§5.1)"),
         field!(point_weight).within("", "weight of history in a point of the profile", WEIGHT),
         Field::new("point_memory_ms", |c: &Self| c.point_memory.unwrap_or(Duration::ZERO).into(), |c, v: std::time::Duration| c.point_memory = (!v.is_zero()).then_some(v.into())).millis("age at which a point has lost half its weight; 0: never"),
-        Row::other(
-            "window_reference",
-            || either(WINDOW_REFERENCES),
-            "W_i of Eq. 5",
-            |c| word_for(WINDOW_REFERENCES, &c.window_reference),
-            |c, setting| {
-                setting
-                    .word(WINDOW_REFERENCES)
-                    .map(|v| c.window_reference = v)
-            },
-        ),
+        words!(window_reference, WINDOW_REFERENCES, "W_i of Eq. 5"),
         words!(charted_window, CHARTED_WINDOWS, "the window that a delay is charted against"),
         words!(delay_change, DELAY_CHANGES, "ΔD (Eq. 3)"),
         field!(change_threshold_ms).within("ms", "a smaller ΔD is no rise", DELAY),
@@ -131,7 +121,7 @@ impl Configuration for Config {
         words!(silent_epoch, SILENT_EPOCHS, "D_max of an epoch without ACKs"),
         Row::other(
             "loss_delays",
-            String::new,
+            || Takes::Number(""),
             "a packet is declared lost this many delays after it is first missed (§5.2 and paper mode: 3)",
             |c| match c.recovery.loss {
                 LossRule::DelayTimer { factor } => factor.to_string(),
@@ -145,7 +135,7 @@ impl Configuration for Config {
         ),
         Row::other(
             "loss_timer_ms",
-            || "ms".to_owned(),
+            || Takes::Number("ms"),
             "a packet is declared lost this long after it is first missed, instead (prototype mode: 150)",
             |c| match c.recovery.loss {
                 LossRule::FixedTimer { after } => after.as_millis_f64().to_string(),
@@ -178,7 +168,7 @@ impl Configuration for Config {
         Field::new("told_delay_min_ms", |c: &Self| c.told_d_min.unwrap_or_default().into(), |c, v: std::time::Duration| c.told_d_min = (!v.is_zero()).then_some(v.into())).millis("D_min, told rather than learned, for research (not in prototype mode); 0: learned"),
         Row::other(
             "without",
-            || format!("none, {}", either(NAMES)),
+            || Takes::none_or(NAMES),
             "leaves a part of the default mode out, for research; several are joined by +",
             |_| "none".to_owned(),
             |c, setting| {

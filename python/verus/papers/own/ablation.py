@@ -8,7 +8,6 @@ each part left out by itself. What it does to the papers' claims takes longer: v
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,14 +38,10 @@ READINGS = {
     "early-exit": "exit_multiple=15",
 }
 #: Parts that the default mode adds, by the names that `without` takes.
-ADDITIONS: tuple[str, ...] = tuple(
+ADDITIONS = tuple(
     part
-    for scheme in _verus.list_schemes()
-    if scheme["name"] == "verus"
-    for key in scheme["keys"]
-    if key["key"] == "without"
-    for part in re.split(", | or ", key["unit"])
-    if part != "none"
+    for scheme in _verus.complete("scheme", "verus:without=")
+    if (part := scheme.removeprefix("verus:without=")) != "none"
 )
 #: Both are the parts of the default mode.
 PARTS = (*READINGS, *ADDITIONS)
