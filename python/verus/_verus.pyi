@@ -9,12 +9,11 @@ comes out as NumPy arrays. The interpreter lock is released while Rust works.
 
 from collections.abc import Callable, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, TypedDict, final, overload, type_check_only
 
 from numpy import float64, int32, int64
 from numpy.typing import NDArray
-
-from verus.lab.schema import Scenario
 
 __all__ = [
     "Acked",
@@ -47,17 +46,21 @@ __all__ = [
     "model_csv",
     "model_info",
     "model_region",
+    "named_files",
     "quantity",
     "read_file",
+    "runs_in",
     "scenario_schema",
     "simulate",
     "simulate_many",
+    "split_mix",
     "trace_convert",
     "trace_generate",
     "trace_info",
     "trace_read",
     "trace_write",
     "version",
+    "with_settings",
 ]
 
 @final
@@ -228,7 +231,7 @@ class _TraceTimes(TypedDict):
     times_ms: NDArray[int64]
     period_ms: int
 
-def default_scenario() -> Scenario:
+def default_scenario() -> dict[str, Any]:
     """Every field of a scenario, with its default."""
 
 def scenario_schema() -> dict[str, Any]:
@@ -349,8 +352,23 @@ def model_csv(path: str | PathLike[str], csv: str | PathLike[str]) -> int:
 def model_region(path: str | PathLike[str], first: int, delays: int) -> _Region:
     """The elements within `delays` quantization steps from the `first`."""
 
-def check_scheme(text: str) -> dict[str, Any]:
-    """``{"scheme", "params", "label"}``."""
+def check_scheme(text: str, real_time: bool = False) -> dict[str, Any]:
+    """``{"scheme", "params", "label"}``; of one that runs in real time only if `real_time`."""
+
+def runs_in(text: str) -> Literal["simulator", "python", "kernel", "program"]:
+    """Where a scheme's senders run; those of a class (``python``) run in the simulator, too."""
+
+def split_mix(text: str) -> list[tuple[str, int]]:
+    """The schemes of ``SCHEME*N+SCHEME*M``, and how many flows run each."""
+
+def with_settings(scheme: str, settings: str, first: bool = False) -> str:
+    """A scheme with more settings, ``key=value,…``: before its own if `first`, else after them."""
+
+def named_files(kind: str, text: str) -> list[tuple[int, int, Path]]:
+    """The files that a text names: the beginning and the end of each name in it, and the path.
+
+    `kind` is what the text names: ``channel``, ``scheme``, ``file`` or ``nothing`` (`x-names` of the schema).
+    """
 
 def check_queue(text: str) -> dict[str, str]:
     """``{"queue", "text"}``, the kind and its full text."""
@@ -375,7 +393,7 @@ def quantity(text: str, unit: str) -> float:
     """
 
 def complete(what: str, text: str) -> list[str]:
-    """Completions of a text that names a ``what``: ``scheme``, ``queue``, ``traffic``, ``channel``."""
+    """Completions of a text that names a ``what``: ``scheme``, ``mix``, ``queue``, ``traffic``, ``channel``."""
 
 def expand(text: str) -> list[str]:
     """All texts of a scheme or a queue: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several.

@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 #: The prefix, in place of a file, of the name of a class that was passed in Python.
 GIVEN = "python:"
 
-#: Matches the text of such a scheme.
-_KIND = re.compile(r"\s*(python:|[^:]+\.py(:|\s*$))")
-
 #: The limit of a Python file, bytes.
 MOST_SOURCE = 8 << 20
 
@@ -139,7 +136,7 @@ def is_python(text: str) -> bool:
         >>> is_python("mine.py:Mine:gain=2"), is_python("verus:ratio=2"), is_python("cmd:python3 mine.py")
         (True, False, False)
     """
-    return _KIND.match(text) is not None
+    return _verus.runs_in(text) == "python"
 
 
 def text_of(scheme: Scheme) -> str:

@@ -2,7 +2,8 @@
 //!
 //! It is a [name](Named) as a whole, or several of these put together ([`Expression`]).
 
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use verus_core::{Bytes, Duration, Rate};
@@ -74,6 +75,20 @@ impl Found {
         match self {
             Found::Named(named) => named.kind(),
             Found::Expression(expression) => expression.kind(),
+        }
+    }
+
+    /// The files that the channel is read from, and where `text`, which names it, has the name of each.
+    ///
+    /// # Errors
+    /// As [`Named::file`].
+    pub fn files(&self, text: &str) -> Result<Vec<(Range<usize>, PathBuf)>, Error> {
+        match self {
+            Found::Named(named) => {
+                let file = named.file()?.map(|path| (0..text.len(), path.to_owned()));
+                Ok(file.into_iter().collect())
+            }
+            Found::Expression(expression) => expression.files(),
         }
     }
 

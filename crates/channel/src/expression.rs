@@ -17,7 +17,8 @@
 //!
 //! If the whole text is the name of a file, it means that file, whatever signs are in it (`catalogue`).
 
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use verus_core::Duration;
@@ -121,6 +122,19 @@ impl Expression {
         } else {
             "joined"
         }
+    }
+
+    /// The files that its parts are read from, and the place of each name in the text.
+    pub(crate) fn files(&self) -> Result<Vec<(Range<usize>, PathBuf)>, Error> {
+        let mut begin = 0;
+        let mut files = Vec::new();
+        for part in &self.parts {
+            if let Some(path) = part.source.file()? {
+                files.push((begin..begin + part.name().len(), path.to_owned()));
+            }
+            begin += part.text.len() + "+".len();
+        }
+        Ok(files)
     }
 
     /// Reads or makes the parts and joins them. `seed` and `duration` are for a built-in channel that states none.

@@ -10,6 +10,7 @@ use verus_words::quantity::{self, Unit};
 
 use crate::cache::CACHE;
 use crate::error::{Error, FASTEST_MBPS};
+use crate::files;
 use crate::generate;
 use crate::rates;
 use crate::recordings::{Recording, recording, recordings};
@@ -76,6 +77,28 @@ impl Named {
         }
     }
 
+    /// The file that it is read from.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or a recording has not been fetched.
+    pub fn file(&self) -> Result<Option<&Path>, Error> {
+        match self {
+            Named::File(path) => {
+                // Reading it all can wait for the run, but reports why it cannot be opened.
+                if files::open(path).is_err() {
+                    Trace::read(path)?;
+                }
+                Ok(Some(path))
+            }
+            Named::Rate(_) | Named::BuiltIn(_) => Ok(None),
+            Named::Recording { recording, path } => {
+                let path = path.as_deref().filter(|path| path.is_file());
+                let name = recording.name.to_owned();
+                path.map(Some).ok_or(Error::NotFetched { name })
+            }
+        }
+    }
+
     /// The trace, read or made; rates have none.
     pub(crate) fn trace(&self, seed: u64, duration: Duration) -> Result<Arc<Trace>, Error> {
         match self {
@@ -87,11 +110,8 @@ impl Named {
             Named::BuiltIn(channel) => {
                 Ok(CACHE.trace(channel, seed, duration.min(LONGEST_BUILT_IN)))
             }
-            Named::Recording { recording, path } => {
-                let name = recording.name.to_owned();
-                let Some(path) = path.as_ref().filter(|path| path.is_file()) else {
-                    return Err(Error::NotFetched { name });
-                };
+            Named::Recording { recording, .. } => {
+                let path = self.file()?.expect("a recording is read from a file");
                 CACHE.read(path, |name, bytes| {
                     let trace = Trace::parse(name, bytes)?.named(recording.name);
                     recording.check(trace.sha256())?;

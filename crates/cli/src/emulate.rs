@@ -28,11 +28,10 @@ use verus_emu::emulator::Emulator;
 use verus_emu::namespace::Namespace;
 use verus_emu::netlink;
 use verus_measure::{EndMetrics, rate_series};
-use verus_senders::Scheme;
+use verus_senders::{External, Program, Scheme};
 use verus_sim::{ChannelInfo, Paths, Scenario};
 
 use self::flow::{Flow, Logs, Outcome};
-use self::program::Program;
 use self::stage::Stage;
 use crate::failure::Failure;
 use crate::shell::privilege;
@@ -68,10 +67,6 @@ const MOST_PACKET: u32 = 9000;
 const DEVICE: &str = "verus0";
 const SENDERS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 const RECEIVERS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
-/// Prefix of schemes that the kernel brings.
-const KERNEL: &str = "linux:cc=";
-/// Prefix of our schemes in the kernel.
-const OURS_IN_KERNEL: &str = "kernel:";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -186,35 +181,35 @@ impl Job {
     }
 
     fn kind(&self, text: &str) -> Result<Kind, Failure> {
-        if let Some(words) = text.strip_prefix(OURS_IN_KERNEL) {
-            let mut words = words.split([':', ',']);
-            let law = words.next().unwrap_or_default();
-            let settings: Vec<String> = words.map(str::to_owned).collect();
-            return verus_kernel::Config::parse(law, &settings, None)
-                .map(Kind::Loaded)
-                .map_err(|error| Failure::usage(format_args!("scheme `{text}`: {error}")));
-        }
-        if let Some(name) = text.strip_prefix(KERNEL) {
-            let available = Path::new("/proc/sys/net/ipv4/tcp_available_congestion_control");
-            let available = std::fs::read_to_string(available).unwrap_or_default();
-            if !available.split_whitespace().any(|scheme| scheme == name) {
-                return Err(Failure::usage(format_args!(
-                    "scheme `{text}`: this kernel has {}",
-                    available.trim().replace(' ', ", ")
-                )));
+        let refused = |problem: String| Failure::usage(format_args!("scheme `{text}`: {problem}"));
+        match External::parse(text).transpose().map_err(refused)? {
+            Some(External::Kernel(scheme)) => {
+                let mut words = scheme.split([':', ',']);
+                let law = words.next().unwrap_or_default();
+                let settings: Vec<String> = words.map(str::to_owned).collect();
+                verus_kernel::Config::parse(law, &settings, None)
+                    .map(Kind::Loaded)
+                    .map_err(|error| refused(error.to_string()))
             }
-            return Ok(Kind::Tcp(name.to_owned()));
+            Some(External::Linux(name)) => {
+                let available = Path::new("/proc/sys/net/ipv4/tcp_available_congestion_control");
+                let available = std::fs::read_to_string(available).unwrap_or_default();
+                if !available.split_whitespace().any(|scheme| scheme == name) {
+                    let available = available.trim().replace(' ', ", ");
+                    return Err(refused(format!("this kernel has {available}")));
+                }
+                Ok(Kind::Tcp(name))
+            }
+            Some(External::Program(program)) => Ok(Kind::Program(program)),
+            None => {
+                let scheme =
+                    crate::scheme::open(text).map_err(|error| Failure::usage(error.to_string()))?;
+                Ok(match self.transport {
+                    Transport::Udp => Kind::Udp(scheme),
+                    Transport::Quic => Kind::Quic(scheme),
+                })
+            }
         }
-        if let Some(program) = Program::parse(text) {
-            let refused = |problem| Failure::usage(format_args!("scheme `{text}`: {problem}"));
-            return program.map(Kind::Program).map_err(refused);
-        }
-        let scheme =
-            crate::scheme::open(text).map_err(|error| Failure::usage(error.to_string()))?;
-        Ok(match self.transport {
-            Transport::Udp => Kind::Udp(scheme),
-            Transport::Quic => Kind::Quic(scheme),
-        })
     }
 }
 

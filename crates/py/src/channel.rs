@@ -19,29 +19,117 @@ use verus_channel::{
 };
 use verus_core::Duration;
 use verus_measure::mahimahi;
-use verus_senders as algorithm;
+use verus_senders::{self as algorithm, External, Registry};
 use verus_sim::traffic::{self, Traffic};
 use verus_words::quantity::Unit;
 use verus_words::spec::Shown;
 
 use crate::convert::{array, capacity, json, link_series, table};
-use crate::error;
+use crate::{controller, error};
 
-/// A scheme: its bare name, its settings, and a label for tables.
+/// A scheme: its bare name, its settings, and a label for tables. `real_time`: whether it may be one that runs in real
+/// time only.
 #[pyfunction]
-pub(crate) fn check_scheme<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
-    let scheme = verus_sim::open_scheme(text).map_err(error::value)?;
+#[pyo3(signature = (text, real_time=false))]
+pub(crate) fn check_scheme<'py>(
+    py: Python<'py>,
+    text: &str,
+    real_time: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let external = External::parse(text).filter(|_| real_time).transpose();
+    match external.map_err(|problem| error::value(format_args!("`{text}` {problem}")))? {
+        None => json(py, &simulated(text)?),
+        Some(External::Linux(cc)) if cc.is_empty() => Err(error::value(format_args!(
+            "`{text}` names no congestion control (`{text}cubic`)"
+        ))),
+        Some(External::Linux(cc)) => {
+            let label = format!("Linux {cc}");
+            let params = json!({ "cc": cc });
+            json(
+                py,
+                &json!({ "scheme": "linux", "params": params, "label": label }),
+            )
+        }
+        Some(External::Kernel(law)) => {
+            let label = simulated(&law)?["label"]
+                .as_str()
+                .map(|label| format!("{label} in Linux"));
+            let params = json!({ "law": law });
+            json(
+                py,
+                &json!({ "scheme": "kernel", "params": params, "label": label }),
+            )
+        }
+        Some(External::Program(program)) => {
+            let params = json!({ "sender": program.sender, "receiver": program.receiver });
+            json(
+                py,
+                &json!({ "scheme": "cmd", "params": params, "label": program.label }),
+            )
+        }
+    }
+}
+
+/// A scheme that the simulator runs.
+fn simulated(text: &str) -> PyResult<Value> {
+    let meant = || Registry::installed().meant(text);
+    let scheme = verus_sim::open_scheme(text)
+        .map_err(|error| error::value(meant().unwrap_or_else(|| error.to_string())))?;
     let params: Map<_, _> = scheme
         .params()
         .iter()
         .map(|(key, value)| (key.clone(), json_value(value)))
         .collect();
-    let checked = json!({
+    Ok(json!({
         "scheme": scheme.name(),
         "params": params,
         "label": scheme.label(),
-    });
-    json(py, &checked)
+    }))
+}
+
+/// Where a scheme's senders run: `simulator`, `python` for a class of a user's, which the simulator runs, too, or in
+/// real time only, `kernel` and `program`.
+#[pyfunction]
+pub(crate) fn runs_in(text: &str) -> &'static str {
+    match External::parse(text) {
+        Some(Ok(External::Linux(_) | External::Kernel(_))) => "kernel",
+        Some(Ok(External::Program(_)) | Err(_)) => "program",
+        None if controller::is_python(text) => "python",
+        None => "simulator",
+    }
+}
+
+/// The schemes of a mix, `SCHEME*N+SCHEME*M`, and how many flows run each.
+#[pyfunction]
+pub(crate) fn split_mix(text: &str) -> PyResult<Vec<(&str, usize)>> {
+    verus_sim::mix(text).map_err(error::value)
+}
+
+/// A scheme with more settings, `key=value,…`: before its own (`first`), or after them.
+#[pyfunction]
+#[pyo3(signature = (scheme, settings, first=false))]
+pub(crate) fn with_settings(scheme: &str, settings: &str, first: bool) -> String {
+    controller::with_settings(scheme, settings, first)
+}
+
+/// The files that a text names: the place of each in it, in characters, and its path. `kind`: what the text names, as
+/// `x-names` of a scenario's schema.
+#[pyfunction]
+pub(crate) fn named_files(kind: &str, text: &str) -> PyResult<Vec<(usize, usize, PathBuf)>> {
+    let files = match kind {
+        "channel" => {
+            let files = names::find(text).and_then(|channel| channel.files(text));
+            files.map_err(|error| error::channel(&error))?
+        }
+        "scheme" => controller::files(text).unwrap_or_else(|| Registry::installed().files(text)),
+        "file" => vec![(0..text.len(), text.into())],
+        _ => Vec::new(),
+    };
+    let characters = |at: usize| text[..at].chars().count();
+    let file = |(place, path): (std::ops::Range<usize>, PathBuf)| {
+        (characters(place.start), characters(place.end), path)
+    };
+    Ok(files.into_iter().map(file).collect())
 }
 
 /// A whole number as one: `2`, not `2.0`.
@@ -79,13 +167,18 @@ pub(crate) fn quantity(text: &str, unit: &str) -> PyResult<f64> {
     verus_words::quantity::read(text, Unit::named(unit)).map_err(error::value)
 }
 
-/// The texts of a scheme or queue whose keys have several values, such as `verus:ratio=2..6`.
+/// The texts of a scheme or queue whose keys have several values, such as `verus:ratio=2..6`. A sender of real time has
+/// no such keys.
 #[pyfunction]
 pub(crate) fn expand(text: &str) -> PyResult<Vec<String>> {
+    if External::parse(text).is_some() {
+        return Ok(vec![text.to_owned()]);
+    }
     verus_words::spec::expand(text).map_err(error::value)
 }
 
-/// How the beginning of a text may go on; `what` it names: `scheme`, `queue`, `jitter`, `reorder`, `traffic` or `channel`.
+/// How the beginning of a text may go on; `what` it names: `scheme`, `mix`, `queue`, `jitter`, `reorder`, `traffic` or
+/// `channel`.
 #[pyfunction]
 pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
     let keyed = |kinds: Vec<Shown>| kinds.into_iter().map(|of| (of.name, of.keys)).collect();
@@ -99,6 +192,11 @@ pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
         "reorder" => keyed(reorder::catalogue()),
         "traffic" => keyed(traffic::catalogue()),
         "channel" => return Ok(names::complete(text)),
+        "mix" => {
+            let (before, last) = text.split_at(text.rfind('+').map_or(0, |plus| plus + 1));
+            let schemes = complete("scheme", last)?.into_iter();
+            return Ok(schemes.map(|scheme| format!("{before}{scheme}")).collect());
+        }
         other => return Err(error::value(format!("nothing is called a {other}"))),
     };
     let names_and_keys: Vec<_> = entries
@@ -169,20 +267,11 @@ fn shown(text: &str, found: &Found) -> Result<Value, Error> {
 fn named(text: &str, found: &Named) -> Result<Value, Error> {
     let kind = found.kind();
     Ok(match found {
-        Named::File(path) => {
-            // Only a file that can be opened is a channel; reading it all can wait for the run.
-            if files::open(path).is_err() {
-                Trace::read(path)?;
-            }
-            json!({ "name": text, "kind": kind, "path": path })
-        }
+        Named::File(_) => json!({ "name": text, "kind": kind, "path": found.file()? }),
         Named::Rate(rate) => json!({ "name": text, "kind": kind, "mean_mbps": rate.as_mbps() }),
         Named::BuiltIn(channel) => built_in(channel),
-        Named::Recording { recording, path } => {
-            if kind != "cached" {
-                let name = recording.name.to_owned();
-                return Err(Error::NotFetched { name });
-            }
+        Named::Recording { recording, .. } => {
+            let path = found.file()?;
             let mut entry = published(recording);
             entry["kind"] = json!(kind);
             entry["path"] = json!(path);

@@ -12,6 +12,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration as Span, Instant};
@@ -25,7 +27,7 @@ use verus_core::{
     Allowance, Bytes, Controller, Departure, Duration, Ecn, Feedback, Rate, Time, Timeout,
 };
 use verus_senders::{Elsewhere, Value};
-use verus_words::spec::{Given, Problem};
+use verus_words::spec::{Given, Problem, places};
 
 use crate::{events, lock};
 
@@ -55,6 +57,39 @@ fn split(text: &str) -> Option<(&str, &str)> {
     }
     let (file, rest) = text.split_once(':').unwrap_or((text, ""));
     file.ends_with(".py").then_some((file, rest))
+}
+
+/// The files that such a scheme names, and the place of each in it: that of the class, and each value that is a file,
+/// which the class may read.
+pub(crate) fn files(text: &str) -> Option<Vec<(Range<usize>, PathBuf)>> {
+    let (file, _) = split(text)?;
+    if file == GIVEN {
+        return Some(Vec::new());
+    }
+    let end = text.find(':').unwrap_or(text.len());
+    let mut files = vec![(0..end, file.into())];
+    let class = (end + 1).min(text.len());
+    for (_, place) in places(&text[class..]) {
+        let place = class + place.start..class + place.end;
+        let value = text[place.clone()].trim();
+        let is_number = value
+            .bytes()
+            .all(|byte| byte == b'.' || byte.is_ascii_digit());
+        if !is_number && Path::new(value).is_file() {
+            files.push((place, value.into()));
+        }
+    }
+    Some(files)
+}
+
+/// The scheme with more settings, as [`verus_words::spec::with_settings`] adds them.
+pub(crate) fn with_settings(text: &str, settings: &str, first: bool) -> String {
+    let with = |text| verus_words::spec::with_settings(text, settings, first);
+    match split(text) {
+        Some((GIVEN, class)) => format!("{GIVEN}{}", with(class)),
+        Some((file, class)) => format!("{file}:{}", with(class)),
+        None => with(text),
+    }
 }
 
 /// Opens a scheme that names a class.

@@ -8,10 +8,13 @@
 //! configuration ([`spec`](verus_words::spec)).
 
 mod built;
+mod external;
 mod model;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -28,9 +31,10 @@ use verus_peers::{
 use verus_protocol::{forward, verus};
 use verus_words::configuration::Configuration;
 use verus_words::quantity;
-use verus_words::spec::{Given, Problem, REQUIRED, assert_new, shown};
+use verus_words::spec::{Given, Problem, REQUIRED, assert_new, places, shown};
 
 pub use built::Built;
+pub use external::{External, Program};
 pub use verus_words::spec::{Key, Takes};
 
 /// The sending end of a flow, of any algorithm.
@@ -319,6 +323,43 @@ impl Registry {
 
     fn names(&self) -> impl Iterator<Item = &'static str> {
         self.algorithms.iter().map(|algorithm| algorithm.name)
+    }
+
+    /// The files that the scheme `text` names, and the place of each in it. Names none if there is no such algorithm.
+    pub fn files(&self, text: &str) -> Vec<(Range<usize>, PathBuf)> {
+        let name = text.split(':').next().map(str::trim);
+        let algorithm = self.algorithms.iter().find(|of| Some(of.name) == name);
+        let keys = algorithm.map_or_else(Vec::new, |of| (of.keys)());
+        let is_path = |key: &str| (keys.iter()).any(|of| of.key == key && of.takes == Takes::Path);
+        let places = places(text).into_iter().filter(|(key, _)| is_path(key));
+        let files = places.map(|(_, place)| (place.clone(), text[place].trim().into()));
+        files.collect()
+    }
+
+    /// A guess at the scheme that was meant by `text`, which is none.
+    pub fn meant(&self, text: &str) -> Option<String> {
+        let has = |name: &str| self.names().any(|known| known == name);
+        let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+        let (&first, others) = parts.split_first()?;
+        let name_of = |part: &str| part.split(':').next().unwrap_or_default().to_owned();
+        if !others.is_empty() && parts.iter().all(|part| has(&name_of(part))) {
+            let apart = parts.join(" ");
+            return Some(format!(
+                "`{text}` names several schemes: they stand apart, as in `--scheme {apart}`"
+            ));
+        }
+        if has(first) && !others.is_empty() && others.iter().all(|part| part.contains('=')) {
+            let keys = others.join(",");
+            return Some(format!(
+                "`{text}` is no scheme: keys stand behind a colon, as in `{first}:{keys}`"
+            ));
+        }
+        let (key, _) = first.split_once('=').filter(|_| !first.contains(':'))?;
+        let has_key = |of: &&Algorithm| (of.keys)().iter().any(|known| known.key == key.trim());
+        let of = self.algorithms.iter().find(has_key)?.name;
+        Some(format!(
+            "`{text}` is a key without its scheme: it stands behind a colon, as in `{of}:{text}`"
+        ))
     }
 
     /// As [`Scheme::open`], of these algorithms.

@@ -8,6 +8,7 @@ use thiserror::Error;
 use verus_channel::path::config::Crosses;
 use verus_model::MAX_BYTES;
 use verus_senders::{Registry, Scheme, SchemeError};
+use verus_words::spec::Problem;
 
 use crate::scenario::{Error, FlowSpec, Scenario, check};
 use crate::schema::{Expected, FieldError};
@@ -25,6 +26,33 @@ fn open_in(registry: &Registry, text: &str) -> Result<Scheme, SchemeError> {
     registry.open(text, |path| {
         model_bytes(Path::new(path)).map_err(|error| error.to_string())
     })
+}
+
+/// The schemes of a mix, `SCHEME*N+SCHEME*M`, and how many flows run each.
+///
+/// # Errors
+/// If a count is none, or there are more flows than a run has.
+pub fn mix(text: &str) -> Result<Vec<(&str, usize)>, Problem> {
+    let limit = Scenario::schema()["properties"]["flows"]["maxItems"].as_u64();
+    let limit = limit.expect("the schema bounds flows") as usize;
+    let (mut parts, mut flows) = (Vec::new(), 0usize);
+    for part in text.split('+') {
+        let (scheme, count) = part.trim().rsplit_once('*').unwrap_or((part.trim(), "1"));
+        let digits = count.trim_start_matches('0');
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(Problem::Together(format!(
+                "`{part}` in `{text}` is not SCHEME or SCHEME*COUNT with a count of 1 or more"
+            )));
+        }
+        let count = digits.parse().unwrap_or(usize::MAX);
+        flows = flows.saturating_add(count);
+        if flows > limit {
+            let problem = format!("`{text}` has more than {limit} flows");
+            return Err(Problem::Together(problem));
+        }
+        parts.push((scheme, count));
+    }
+    Ok(parts)
 }
 
 /// The bytes of a model file.
@@ -120,5 +148,28 @@ impl Scenario {
             .collect::<Result<_, Error>>()?;
         let all = crossings.iter().all(|crosses| *crosses == Crosses::Both);
         Ok(if all { Vec::new() } else { crossings })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mix_is_schemes_with_counts() {
+        let parts = mix("verus:ratio=2*2 + cubic+bbr*03").expect("valid");
+        assert_eq!(parts, [("verus:ratio=2", 2), ("cubic", 1), ("bbr", 3)]);
+        for (text, problem) in [
+            (
+                "verus*x",
+                "`verus*x` in `verus*x` is not SCHEME or SCHEME*COUNT",
+            ),
+            ("verus*0", "with a count of 1 or more"),
+            ("cubic*60000+bbr*60000", "has more than 100000 flows"),
+            ("cubic*99999999999999999999", "has more than 100000 flows"),
+        ] {
+            let error = mix(text).expect_err(text).to_string();
+            assert!(error.contains(problem), "{error}");
+        }
     }
 }

@@ -24,7 +24,7 @@ mod schema;
 mod timer;
 pub mod traffic;
 
-pub use contestant::{FileProblem, model_bytes, open_scheme};
+pub use contestant::{FileProblem, mix, model_bytes, open_scheme};
 pub use network::Simulation;
 pub use paths::Paths;
 pub use plan::Plan;

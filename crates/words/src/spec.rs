@@ -4,6 +4,7 @@
 //! two functions that read and write it. The list of keys, the parser and the defaults all follow from this row.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
@@ -337,6 +338,31 @@ pub fn complete(text: &str, known: &[(&str, &[Key])]) -> Vec<String> {
         })
         .map(|key| format!("{before}{}=", key.key))
         .collect()
+}
+
+/// The values in `text`, a `NAME:key=value,…`: the key of each, and its place with the spaces around it.
+pub fn places(text: &str) -> Vec<(&str, Range<usize>)> {
+    let mut begin = text.find(':').map_or(text.len(), |colon| colon + 1);
+    let mut places = Vec::new();
+    for part in text[begin..].split(',') {
+        let end = begin + part.len();
+        if let Some((key, value)) = part.split_once('=') {
+            places.push((key.trim(), end - value.len()..end));
+        }
+        begin = end + 1;
+    }
+    places
+}
+
+/// `text`, a `NAME[:key=value,…]`, with more `settings`: before its own (`first`), or after them.
+pub fn with_settings(text: &str, settings: &str, first: bool) -> String {
+    match text.split_once(':') {
+        _ if settings.is_empty() => text.to_owned(),
+        None => format!("{text}:{settings}"),
+        Some((name, "")) => format!("{name}:{settings}"),
+        Some((name, own)) if first => format!("{name}:{settings},{own}"),
+        Some(_) => format!("{text},{settings}"),
+    }
 }
 
 /// An expansion into more texts than this is refused: it is more likely a typing error than intended.
@@ -885,6 +911,31 @@ mod tests {
         ] {
             assert_eq!(complete(text, &kinds), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn values_stand_where_they_were_typed() {
+        let text = " x : a = ä , b=2,c";
+        let places = places(text);
+        let values: Vec<_> = places
+            .iter()
+            .map(|(key, place)| (*key, &text[place.clone()]))
+            .collect();
+        assert_eq!(values, [("a", " ä "), ("b", "2")]);
+        assert_eq!(super::places("x"), []);
+    }
+
+    #[test]
+    fn settings_are_added_before_or_after_those_of_a_text() {
+        for (text, first, expected) in [
+            ("x", false, "x:k=1"),
+            ("x:", true, "x:k=1"),
+            ("x:a=2", false, "x:a=2,k=1"),
+            ("x:a=2", true, "x:k=1,a=2"),
+        ] {
+            assert_eq!(with_settings(text, "k=1", first), expected);
+        }
+        assert_eq!(with_settings("x:a=2", "", true), "x:a=2");
     }
 
     #[test]

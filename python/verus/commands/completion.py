@@ -116,7 +116,7 @@ def _values(argument: Any, last: str, verb: str = "") -> list[str]:
         "REORDER": lambda text: _verus.complete("reorder", text),
         "TRAFFIC": lambda text: _verus.complete("traffic", text),
         "CHANNEL": lambda text: _verus.complete("channel", text),
-        "MIX": _mix,
+        "MIX": lambda text: _verus.complete("mix", text),
     }.get(metavar)
     if look is not None:
         return look(last)
@@ -133,8 +133,3 @@ def _values(argument: Any, last: str, verb: str = "") -> list[str]:
         kind = verb.removeprefix("list ").removesuffix("s")
         return [name for name in _verus.complete(kind, last) if ":" not in name]
     return _verus.complete("channel", last) if verb in ("trace info", "trace plot", "trace generate") else []
-
-
-def _mix(text: str) -> list[str]:
-    done, plus, last = text.rpartition("+")
-    return [f"{done}{plus}{scheme}" for scheme in _verus.complete("scheme", last)]

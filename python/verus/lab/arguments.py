@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from verus.errors import FieldError
 
 Entry = TypeVar("Entry")
+Parsed = TypeVar("Parsed")
 
 
 def text_list(name: str, values: Iterable[Entry]) -> Iterable[Entry]:
@@ -59,10 +60,9 @@ def _short(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
-def checked(name: str, text: str, check: Any) -> dict[str, Any]:
+def checked(name: str, text: str, check: Callable[[str], Parsed]) -> Parsed:
     """Parses `text` with the shared parser, whose error gets the field `name`."""
     try:
-        parsed: dict[str, Any] = check(text)
+        return check(text)
     except ValueError as error:
         raise FieldError(name, str(error)) from error
-    return parsed

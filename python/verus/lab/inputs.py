@@ -1,7 +1,7 @@
 """The inputs of a run beside its scenario: the files that the scenario names.
 
-Rust's schema of a scenario says which fields name a channel, a file or a scheme; the list of
-schemes says which keys name a file. Stored outcomes, runs on a cluster and the digests in a
+Rust's schema of a scenario says which fields name a channel, a file or a scheme, and Rust finds
+the files in their texts. Stored outcomes, runs on a cluster and the digests in a
 `run.json` all use `respelt`, so each of them handles a new field.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,6 @@ from verus.lab.scenario import SCHEMA, Run
 
 #: Returns the replacement for a file in a scenario, from the text there and the file's path.
 Put = Callable[[str, Path], str]
-
-#: The type, in the list of schemes, of a key that names a file.
-_PATH = "path"
 
 
 def respelt(scenario: Mapping[str, Any], put: Put) -> dict[str, Any]:
@@ -41,11 +37,27 @@ def respelt(scenario: Mapping[str, Any], put: Put) -> dict[str, Any]:
             return {name: walk(rule["properties"].get(name, {}), inner) for name, inner in value.items()}
         if isinstance(value, list | tuple):
             return [walk(rule["items"], inner) for inner in value]
-        respell = _RESPELL.get(rule.get("x-names"))
-        return value if respell is None or value is None or value in rule.get("x-words", ()) else respell(value, put)
+        named = isinstance(value, str) and value not in rule.get("x-words", ())
+        return _respelt(rule.get("x-names", "nothing"), value, put) if named else value
 
     respelt_scenario: dict[str, Any] = walk(SCHEMA, scenario)
     return respelt_scenario
+
+
+def _respelt(kind: str, text: str, put: Put) -> str:
+    """A text with each file that it names replaced.
+
+    Example:
+        >>> _respelt("channel", "city-driving-3g-up@3[0:9]", lambda *_: "moved")
+        'city-driving-3g-up@3[0:9]'
+        >>> _respelt("scheme", "model:file=a.model,walk=paper", lambda *_: "moved")
+        'model:file=moved,walk=paper'
+    """
+    pieces, end = [], 0
+    for begin, after, path in _verus.named_files(kind, text):
+        pieces += [text[end:begin], put(text[begin:after].strip(), Path(path))]
+        end = after
+    return "".join(pieces) + text[end:]
 
 
 def files_of(scenario: Mapping[str, Any]) -> dict[str, Path]:
@@ -137,67 +149,3 @@ def content(path: Path) -> bytes:
         OSError, ValueError: As `bounded_reading.opened`.
     """
     return bounded_reading.given(path, bounded_reading.MOST_UNPACKED)
-
-
-def _channel(text: str, put: Put) -> str:
-    """A channel's text: a name, or several with stretches, joined.
-
-    Example:
-        >>> _channel("rate:5", lambda *_: "moved"), _channel("city-driving-3g-up@3[0:9]", lambda *_: "moved")
-        ('rate:5', 'city-driving-3g-up@3[0:9]')
-    """
-    channel = _verus.check_channel(text)
-    if "parts" not in channel:
-        return put(text, Path(channel["path"])) if channel.get("path") else text
-    parts = []
-    for part, written in zip(channel["parts"], text.split("+"), strict=True):
-        path = part["channel"].get("path")
-        parts.append(put(part["text"], Path(path)) + written.removeprefix(part["text"]) if path else written)
-    return "+".join(parts)
-
-
-def _scheme(text: str, put: Put) -> str:
-    """A scheme's text: it names a file if it is a class in Python, or in a key that takes a path.
-
-    Example:
-        >>> _scheme("model:file=a.model,walk=paper", lambda *_: "moved"), _scheme("cubic", lambda *_: "moved")
-        ('model:file=moved,walk=paper', 'cubic')
-    """
-    head, colon, rest = text.partition(":")
-    if head.strip().endswith(".py"):
-        head, (name, colon_2, keys) = put(head.strip(), Path(head.strip())), rest.partition(":")
-        return head + colon + name + colon_2 + _values(keys, lambda _, value: _may_be_read(value), put)
-    keys_of_files = _path_keys().get(head.strip(), frozenset())
-    return head + colon + _values(rest, lambda key, _: key in keys_of_files, put)
-
-
-def _values(text: str, is_file: Callable[[str, str], bool], put: Put) -> str:
-    """`key=value,…` with files replaced."""
-    parts = []
-    for part in text.split(","):
-        key, sign, value = part.partition("=")
-        named = value.strip()
-        parts.append(key + sign + put(named, Path(named)) if sign and is_file(key.strip(), named) else part)
-    return ",".join(parts)
-
-
-def _may_be_read(value: str) -> bool:
-    """Whether the value of a user's own key is an existing file, which their class may read; numbers are not."""
-    return not value.replace(".", "").isdecimal() and Path(value).is_file()
-
-
-@cache
-def _path_keys() -> Mapping[str, frozenset[str]]:
-    """The keys of each scheme that name a file."""
-    return {
-        entry["name"]: frozenset(key["key"] for key in entry["keys"] if key["unit"].startswith(_PATH))
-        for entry in _verus.list_schemes()
-    }
-
-
-#: The function that respells a text, by the kind of its name.
-_RESPELL: Mapping[str | None, Callable[[str, Put], str]] = {
-    "channel": _channel,
-    "file": lambda text, put: put(text, Path(text)),
-    "scheme": _scheme,
-}

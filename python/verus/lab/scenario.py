@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from numbers import Integral
 from typing import Any, cast
 
@@ -30,15 +30,6 @@ DEFAULT_SCHEMES = ("forward", "verus:ratio=2", "verus:ratio=6", "cubic", "bbr", 
 DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highway-driving-3g-down")
 
 
-#: The prefix of the kernel's own schemes, by the names that it lists; in real time only.
-KERNEL = "linux:cc="
-
-#: Ours in the kernel's TCP, loaded for the run (`kernel:forward`, `kernel:forward:budget_ms=50`); in real time only.
-OURS_IN_KERNEL = "kernel:"
-
-#: Schemes that are programs, in real time only: `cmd:SENDER => RECEIVER`, with a label if need be (`cmd[LABEL]:…`).
-_PROGRAM = re.compile(r"\s*cmd(?:\[([^\]]*)\])?:(.*)", re.DOTALL)
-
 #: Transports for our controllers in real time.
 TRANSPORTS = ("udp", "quic")
 
@@ -50,7 +41,7 @@ MOST_REPETITIONS = 100_000
 SCHEMA: Mapping[str, Any] = _verus.scenario_schema()
 
 #: Every field of a scenario, with its default.
-DEFAULTS: Scenario = _verus.default_scenario()
+DEFAULTS = cast("Scenario", _verus.default_scenario())
 
 #: The most flows in one run: more are probably a typing error.
 MOST_FLOWS: int = SCHEMA["properties"]["flows"]["maxItems"]
@@ -129,17 +120,7 @@ class Contestant:
         """
         flows: list[str] = []
         labels: list[str] = []
-        for part in text.split("+"):
-            scheme, star, count_text = part.strip().rpartition("*")
-            if not star:
-                scheme, count_text = part.strip(), "1"
-            if not count_text.isascii() or not count_text.isdigit() or not count_text.strip("0"):
-                problem = f"`{part}` in `{text}` is not SCHEME or SCHEME*COUNT with a count of 1 or more"
-                raise FieldError("mix", problem)
-            digits = count_text.lstrip("0")
-            if len(digits) > len(str(MOST_FLOWS)) or len(flows) + int(digits) > MOST_FLOWS:
-                raise FieldError("mix", f"`{text}` has more than {MOST_FLOWS} flows")
-            count = int(digits)
+        for scheme, count in checked("mix", text, _verus.split_mix):
             label = _check_scheme("mix", scheme)["label"]
             labels.append(label if count == 1 else f"{count} {label}")
             flows.extend([scheme] * count)
@@ -468,7 +449,7 @@ def is_real(text: str) -> bool:
         >>> is_real("kernel:forward"), is_real("forward")
         (True, False)
     """
-    return text.startswith((KERNEL, OURS_IN_KERNEL)) or _PROGRAM.match(text) is not None
+    return _verus.runs_in(text) in _OWNERS
 
 
 def whose(text: str) -> str:
@@ -478,13 +459,15 @@ def whose(text: str) -> str:
         >>> whose("linux:cc=cubic"), whose("cmd:iperf3 -c {host}")
         ("the kernel's", 'a program')
     """
-    return "the kernel's" if text.startswith((KERNEL, OURS_IN_KERNEL)) else "a program"
+    return _OWNERS[_verus.runs_in(text)]
+
+
+#: The owner of a sender that only real time has, by where it runs.
+_OWNERS = {"kernel": "the kernel's", "program": "a program"}
 
 
 def expanded(name: str, text: str) -> list[str]:
     """All schemes of a text: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several; a program is one."""
-    if is_real(text):
-        return [text]
     try:
         return _verus.expand(text)
     except ValueError as error:
@@ -492,46 +475,5 @@ def expanded(name: str, text: str) -> list[str]:
 
 
 def _check_scheme(name: str, text: str) -> dict[str, Any]:
-    if program := _PROGRAM.fullmatch(text):
-        label, commands = program.groups()
-        sender, arrow, receiver = (part.strip() for part in commands.partition("=>"))
-        if not sender or (arrow and not receiver):
-            raise FieldError(name, f"`{text}` names no command (`cmd:SENDER`, or `cmd:SENDER => RECEIVER`)")
-        label = label or sender.split()[0].rpartition("/")[2]
-        return {"scheme": "cmd", "params": {"sender": sender, "receiver": receiver or None}, "label": label}
-    if text.startswith(KERNEL):
-        kind = text.removeprefix(KERNEL)
-        if not kind:
-            raise FieldError(name, f"`{text}` names no congestion control (`{KERNEL}cubic`)")
-        return {"scheme": "linux", "params": {"cc": kind}, "label": f"Linux {kind}"}
-    if text.startswith(OURS_IN_KERNEL):
-        law = text.removeprefix(OURS_IN_KERNEL)
-        label = checked(name, law, _verus.check_scheme)["label"]
-        return {"scheme": "kernel", "params": {"law": law}, "label": f"{label} in Linux"}
-    try:
-        return checked(name, text, _verus.check_scheme)
-    except FieldError as error:
-        raise FieldError(name, _meant(text) or error.problem) from error
-
-
-def _meant(text: str) -> str | None:
-    """The scheme that a user probably meant by a text that is none; None without a guess.
-
-    Example:
-        >>> _meant("verus,ratio=2")
-        '`verus,ratio=2` is no scheme: keys stand behind a colon, as in `verus:ratio=2`'
-    """
-    schemes = {entry["name"]: {key["key"] for key in entry["keys"]} for entry in _verus.list_schemes()}
-    first, *others = (part.strip() for part in text.split(","))
-    if others and all(part.partition(":")[0] in schemes for part in (first, *others)):
-        return f"`{text}` names several schemes: they stand apart, as in `--scheme {' '.join((first, *others))}`"
-    if first in schemes and others and all("=" in part for part in others):
-        return f"`{text}` is no scheme: keys stand behind a colon, as in `{first}:{','.join(others)}`"
-    key = first.partition("=")[0].strip()
-    if (
-        ":" not in first
-        and "=" in first
-        and (of := next((name for name, keys in schemes.items() if key in keys), None))
-    ):
-        return f"`{text}` is a key without its scheme: it stands behind a colon, as in `{of}:{text}`"
-    return None
+    scheme: dict[str, Any] = checked(name, text, partial(_verus.check_scheme, real_time=True))
+    return scheme

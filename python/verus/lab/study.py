@@ -219,8 +219,7 @@ def _with_params(schemes: Sequence[Any], params: Any) -> list[tuple[str, dict[st
     made = []
     for text in schemes:
         with _filed():
-            Contestant.from_scheme(text)
-        bare = text.partition(":")[0].strip()
+            bare = Contestant.from_scheme(text).scheme
         axes = {}
         for key, value in params.items():
             if bare in keys_of and key not in keys_of[bare]:
@@ -230,7 +229,7 @@ def _with_params(schemes: Sequence[Any], params: Any) -> list[tuple[str, dict[st
         for values in itertools.product(*axes.values()):
             point = dict(zip(axes, values, strict=True))
             words = ",".join(f"{key}={_word(value)}" for key, value in point.items())
-            whole = text + ("," if ":" in text else ":") * bool(words) + words
+            whole = _verus.with_settings(text, words)
             with _filed():
                 Contestant.from_scheme(whole)
             made.append((whole, point))

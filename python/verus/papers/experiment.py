@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from verus import _verus
+
 if TYPE_CHECKING:  # the list of experiments needs none of these
     from rich.console import RenderableType
 
@@ -24,8 +26,7 @@ def in_mode(scheme: str, mode: str) -> str:
         >>> in_mode("verus:ratio=4", "paper"), in_mode("verus", "without=drains")
         ('verus:mode=paper,ratio=4', 'verus:without=drains')
     """
-    name, _, settings = scheme.partition(":")
-    return f"{name}:{mode if '=' in mode else f'mode={mode}'}{',' if settings else ''}{settings}"
+    return _verus.with_settings(scheme, mode if "=" in mode else f"mode={mode}", first=True)
 
 
 @dataclass(frozen=True, kw_only=True)

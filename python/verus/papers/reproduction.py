@@ -102,8 +102,7 @@ class Column:
 
         A scheme stays unchanged if it names a mode, or has a setting that the mode does not take.
         """
-        name, _, settings = scheme.partition(":")
-        if not self.mode or name != "verus" or "mode=" in settings:
+        if not self.mode or (parsed := _contestant(scheme)).scheme != "verus" or "mode" in parsed.params:
             return scheme
         text = in_mode(scheme, self.mode)
         try:

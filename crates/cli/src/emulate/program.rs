@@ -14,12 +14,10 @@ use std::time::{Duration as Span, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use verus_senders::Program;
+
 use super::flow::{Flow, Outcome};
 
-/// Prefix of such schemes: `cmd:…`, or `cmd[LABEL]:…`.
-const PREFIX: &str = "cmd";
-/// Separates the two programs.
-const BETWEEN: &str = "=>";
 /// Interval of checks for the end of the run, or of a program.
 const LOOK: Span = Span::from_millis(10);
 /// How long a program has to end after the signal.
@@ -29,38 +27,6 @@ const LEAVE: Span = Span::from_millis(500);
 const UNTIL_IT_LISTENS: Span = Span::from_secs(15);
 /// Bytes kept of a line that a program prints.
 const LONGEST_LINE: u64 = 1000;
-
-/// The programs of a flow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
-    sender: String,
-    /// If there is none, our TCP sink receives.
-    receiver: Option<String>,
-}
-
-impl Program {
-    /// Reads a scheme; `None` if it is of another kind.
-    pub fn parse(scheme: &str) -> Option<Result<Self, String>> {
-        let rest = scheme.trim().strip_prefix(PREFIX)?;
-        let words = match rest.strip_prefix('[') {
-            Some(labelled) => labelled.split_once("]:")?.1,
-            None => rest.strip_prefix(':')?,
-        };
-        let (sender, receiver) = match words.split_once(BETWEEN) {
-            Some((sender, receiver)) => (sender, Some(receiver.trim())),
-            None => (words, None),
-        };
-        if sender.trim().is_empty() || receiver == Some("") {
-            return Some(Err(format!(
-                "names no command (`cmd:SENDER`, or `cmd:SENDER {BETWEEN} RECEIVER`)"
-            )));
-        }
-        Some(Ok(Program {
-            sender: sender.trim().to_owned(),
-            receiver: receiver.map(str::to_owned),
-        }))
-    }
-}
 
 /// Receives until the run is over. Returns the number of bytes, if the receiver is ours.
 pub fn receive(flow: &Flow<'_>, program: &Program) -> io::Result<Option<u64>> {
@@ -273,26 +239,6 @@ fn last_line(said: impl Read) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_scheme_names_one_program_or_two() {
-        let parsed =
-            |text| Program::parse(text).map(|result| result.map(|p| (p.sender, p.receiver)));
-        assert_eq!(parsed("cubic"), None);
-        assert_eq!(parsed("cmd.py"), None);
-        let (one, other) = ("send {host}".to_owned(), "take -p {port}".to_owned());
-        assert_eq!(parsed("cmd:send {host}"), Some(Ok((one.clone(), None))));
-        assert_eq!(
-            parsed("cmd[a: b]: send {host} => take -p {port}"),
-            Some(Ok((one, Some(other))))
-        );
-        for nothing in ["cmd:", "cmd: => take", "cmd:send =>"] {
-            let problem = parsed(nothing)
-                .expect("such a scheme")
-                .expect_err("no command");
-            assert!(problem.starts_with("names no command"), "{problem}");
-        }
-    }
 
     #[test]
     fn the_last_line_is_kept_however_much_is_said() {

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from verus import _verus
 from verus.errors import FieldError, near_or_all, shown
 from verus.lab import bounded_reading
 from verus.lab.arguments import check_seed
@@ -170,7 +171,7 @@ class Problem:
     def scheme_text(self, values: Mapping[str, Value]) -> str:
         """The scheme of a candidate with these values of the keys."""
         words = ",".join(f"{name}={key_text(value)}" for name, value in values.items())
-        return _with_keys(self.scheme, words)
+        return _verus.with_settings(self.scheme, words)
 
     def identity(self, keys: Keys) -> str:
         """A digest of all that decides the candidates and their results, except how many there are.
@@ -310,20 +311,6 @@ def _scheme(field: str, text: Any) -> str:
     return text
 
 
-def _with_keys(scheme: str, words: str) -> str:
-    """A scheme with more keys.
-
-    Example:
-        >>> _with_keys("verus", "ratio=2"), _with_keys("a/tide.py:Tide", "gain=1")
-        ('verus:ratio=2', 'a/tide.py:Tide:gain=1')
-        >>> _with_keys("tide.py:Tide:gain=1", "floor_ms=2")
-        'tide.py:Tide:gain=1,floor_ms=2'
-    """
-    head, _, rest = scheme.partition(":")
-    has_keys = ":" in rest if head.strip().endswith(".py") else bool(rest)
-    return scheme + ("," if has_keys else ":") + words if words else scheme
-
-
 def _keys(scheme: str, table: Mapping[str, Any]) -> tuple[Key, ...]:
     if not table:
         raise FieldError("keys", "is empty: there is nothing to search")
@@ -338,7 +325,7 @@ def _keys(scheme: str, table: Mapping[str, Any]) -> tuple[Key, ...]:
         for end, values in ends.items():
             for each in values:
                 try:
-                    Contestant.from_scheme(_with_keys(scheme, f"{name}={key_text(cast('Value', each))}"))
+                    Contestant.from_scheme(_verus.with_settings(scheme, f"{name}={key_text(cast('Value', each))}"))
                 except FieldError as error:
                     raise FieldError(f"{field}.{end}", error.problem) from error
         keys.append(key)

@@ -45,7 +45,7 @@ _SCHEMES = {scheme["name"]: {key["key"] for key in scheme["keys"]} for scheme in
 SENDERS = NAMED | {
     name: name
     for name in _SCHEMES
-    if name not in NOT_COMPARED and name not in {scheme.partition(":")[0] for scheme in NAMED.values()}
+    if name not in NOT_COMPARED and name not in {_verus.check_scheme(scheme)["scheme"] for scheme in NAMED.values()}
 }
 #: Schemes that use classic ECN only with `ecn=yes`, which they get on queues that mark.
 ASK_FOR_MARKS = tuple(name for name, keys in _SCHEMES.items() if "ecn" in keys)
