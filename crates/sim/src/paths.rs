@@ -12,7 +12,7 @@ use verus_channel::{LightConfig, LightTrace, PathConfig, SizeOffsets, delays};
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::record::ChannelInfo;
-use crate::scenario::{Change, Error, FlowSpec, Scenario, bursts, check, jitter};
+use crate::scenario::{Change, Changing, Error, FlowSpec, Scenario, Texts, check};
 use crate::schema::Expected;
 
 /// The paths of a scenario, independent of its senders.
@@ -50,7 +50,11 @@ impl Scenario {
     /// # Errors
     /// The first thing that is wrong, by name.
     pub fn paths(&self) -> Result<Paths, Error> {
-        self.check()?;
+        self.paths_of(&self.texts()?)
+    }
+
+    /// Reads the channels and the queues, beside `texts`.
+    pub(crate) fn paths_of(&self, texts: &Texts) -> Result<Paths, Error> {
         let queue = queue_of("queue", &self.queue, self.packet_bytes)?;
         let channel = self.open(&self.trace)?;
         let mut other_channels = Vec::new();
@@ -88,9 +92,31 @@ impl Scenario {
         let series = series.map(delays::read).transpose()?;
         let opportunity = self.opportunity(&self.light_trace);
         let serving = self.serving(&channel, opportunity, |change| change.rate_mbps);
-        let mut there = self.data_path((serving, queue), series.as_ref())?;
-        let mut back = self.back(back_link, series.as_ref())?;
-        there.second = second;
+        let mut there = PathConfig {
+            loss: self.over_time(self.loss, |change| change.loss),
+            bursts: self.texts_over_time(&texts.bursts),
+            policer: texts.policer,
+            link: Some((serving, queue)),
+            second,
+            crosses: texts.crosses.clone(),
+            jitter: self.texts_over_time(&texts.jitter),
+            reorder: texts.reorder,
+            delays: self.delays(series.as_ref(), |flow| {
+                flow.delay_ms.unwrap_or(self.delay_ms)
+            }),
+            overtaking: series.is_some(),
+            ..PathConfig::default()
+        };
+        let mut back = PathConfig {
+            loss: Schedule::constant(self.ack_loss),
+            link: back_link,
+            jitter: self.texts_over_time(&texts.ack_jitter),
+            delays: self.delays(series.as_ref(), |flow| {
+                flow.delay_ms.or(self.ack_delay_ms).unwrap_or(self.delay_ms)
+            }),
+            overtaking: series.is_some(),
+            ..PathConfig::default()
+        };
         for (way, light, sizes) in [
             (&mut there, &self.light_trace, &self.size_offsets),
             (&mut back, &self.ack_light_trace, &self.ack_size_offsets),
@@ -105,59 +131,6 @@ impl Scenario {
             back,
             channel: self.info(&self.trace, &channel, opportunity),
             other_channels,
-        })
-    }
-
-    /// The way of the data over one link.
-    fn data_path(
-        &self,
-        link: (Service, QueueConfig),
-        series: Option<&Schedule<Duration>>,
-    ) -> Result<PathConfig, Error> {
-        Ok(PathConfig {
-            loss: self.over_time(self.loss, |change| change.loss),
-            bursts: self.texts_over_time(
-                "loss_bursts",
-                &self.loss_bursts,
-                &|change| change.loss_bursts.as_deref(),
-                &bursts,
-            )?,
-            policer: self.policer.parse()?,
-            link: Some(link),
-            crosses: self.crosses()?,
-            jitter: self.texts_over_time(
-                "jitter",
-                &self.jitter,
-                &|change| change.jitter.as_deref(),
-                &jitter,
-            )?,
-            reorder: self.reorder.parse()?,
-            delays: self.delays(series, |flow| flow.delay_ms.unwrap_or(self.delay_ms)),
-            overtaking: series.is_some(),
-            ..PathConfig::default()
-        })
-    }
-
-    /// The way of the acknowledgements.
-    fn back(
-        &self,
-        link: Option<(Service, QueueConfig)>,
-        series: Option<&Schedule<Duration>>,
-    ) -> Result<PathConfig, Error> {
-        Ok(PathConfig {
-            loss: Schedule::constant(self.ack_loss),
-            link,
-            jitter: self.texts_over_time(
-                "ack_jitter",
-                &self.ack_jitter,
-                &|change| change.ack_jitter.as_deref(),
-                &jitter,
-            )?,
-            delays: self.delays(series, |flow| {
-                flow.delay_ms.or(self.ack_delay_ms).unwrap_or(self.delay_ms)
-            }),
-            overtaking: series.is_some(),
-            ..PathConfig::default()
         })
     }
 
@@ -218,21 +191,9 @@ impl Scenario {
     }
 
     /// The value of a field's text, and then those of the changes.
-    fn texts_over_time<T: Copy>(
-        &self,
-        field: &str,
-        first: &str,
-        of: &dyn Fn(&Change) -> Option<&str>,
-        read: &dyn Fn(String, &str) -> Result<T, Error>,
-    ) -> Result<Schedule<T>, Error> {
-        let mut values = Vec::with_capacity(self.changes.len());
-        for (index, change) in self.changes.iter().enumerate() {
-            let name = || format!("changes[{index}].{field}");
-            values.push(of(change).map(|text| read(name(), text)).transpose()?);
-        }
-        let mut values = values.into_iter();
-        let first = read(field.to_owned(), first)?;
-        Ok(self.over_time(first, |_| values.next().flatten()))
+    fn texts_over_time<T: Copy>(&self, (first, changes): &Changing<T>) -> Schedule<T> {
+        let mut changes = changes.iter();
+        self.over_time(*first, |_| changes.next().copied().flatten())
     }
 
     /// A value that is `first` at first, and then follows the changes. Of two at one instant the

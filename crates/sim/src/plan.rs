@@ -74,12 +74,12 @@ impl Scenario {
     /// # Errors
     /// As [`plan`](Self::plan).
     pub fn plan_with(&self, registry: &Registry) -> Result<Plan, Error> {
-        self.check()?;
+        let texts = self.texts()?;
         let schemes = self.schemes(registry)?;
         Ok(Plan {
             scenario: self.clone(),
-            traffic: self.traffic()?,
-            paths: self.paths()?,
+            paths: self.paths_of(&texts)?,
+            traffic: texts.traffic,
             schemes,
         })
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 use verus_channel::path::bursts::{BurstsConfig, BurstsError};
+use verus_channel::path::config::Crosses;
 use verus_channel::path::jitter::{JitterConfig, JitterError};
 use verus_channel::path::policer::{PolicerConfig, PolicerError};
 use verus_channel::path::reorder::{ReorderConfig, ReorderError};
@@ -14,7 +15,7 @@ use verus_channel::queue::SpecError;
 use verus_senders::SchemeError;
 
 use crate::schema::{Expected, FieldError, refuse};
-use crate::traffic::TrafficError;
+use crate::traffic::{Traffic, TrafficError};
 
 /// A run: flows over one shared bottleneck.
 ///
@@ -315,6 +316,20 @@ pub enum Error {
     Cancelled,
 }
 
+/// The values of a field's text: at first, and at each change that has one.
+pub(crate) type Changing<T> = (T, Vec<Option<T>>);
+
+/// The parsed texts of a scenario.
+pub(crate) struct Texts {
+    pub(crate) crosses: Vec<Crosses>,
+    pub(crate) jitter: Changing<JitterConfig>,
+    pub(crate) ack_jitter: Changing<JitterConfig>,
+    pub(crate) bursts: Changing<BurstsConfig>,
+    pub(crate) policer: PolicerConfig,
+    pub(crate) reorder: ReorderConfig,
+    pub(crate) traffic: Vec<Traffic>,
+}
+
 pub(crate) fn check(
     ok: bool,
     field: impl Into<String>,
@@ -332,7 +347,7 @@ pub(crate) fn check(
     }
 }
 
-pub(crate) fn jitter(field: String, text: &str) -> Result<JitterConfig, Error> {
+fn jitter(field: String, text: &str) -> Result<JitterConfig, Error> {
     let refused = |problem| {
         let problem = Box::new(problem);
         Error::Jitter { field, problem }
@@ -340,7 +355,7 @@ pub(crate) fn jitter(field: String, text: &str) -> Result<JitterConfig, Error> {
     text.parse().map_err(refused)
 }
 
-pub(crate) fn bursts(field: String, text: &str) -> Result<BurstsConfig, Error> {
+fn bursts(field: String, text: &str) -> Result<BurstsConfig, Error> {
     let refused = |error: BurstsError| {
         Error::Field(FieldError::Value {
             field,
@@ -370,11 +385,19 @@ impl Scenario {
         Ok(serde_json::from_value(value)?)
     }
 
-    /// Checks every number, and what relates one to another; reads nothing that it names.
+    /// Checks every number, and what relates one to another; reads no file that it names.
     ///
     /// # Errors
     /// The first thing that is wrong, by name.
     pub fn check(&self) -> Result<(), Error> {
+        self.texts().map(drop)
+    }
+
+    /// Checks the scenario, and parses its texts but those of schemes, channels and queues.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn texts(&self) -> Result<Texts, Error> {
         refuse(Scenario::schema(), &serde_json::to_value(self)?)?;
         for (index, flow) in self.flows.iter().enumerate() {
             if let Some(stop) = flow.stop_s {
@@ -382,27 +405,45 @@ impl Scenario {
                 check(stop > flow.start_s, name, "after start_s", stop)?;
             }
         }
-        self.crosses()?;
+        let crosses = self.crosses()?;
         self.check_light()?;
-        jitter("jitter".to_owned(), &self.jitter)?;
-        jitter("ack_jitter".to_owned(), &self.ack_jitter)?;
-        bursts("loss_bursts".to_owned(), &self.loss_bursts)?;
-        self.policer.parse::<PolicerConfig>()?;
-        self.reorder.parse::<ReorderConfig>()?;
-        for (index, change) in self.changes.iter().enumerate() {
-            let named = |field: &str| format!("changes[{index}].{field}");
-            let texts = [
-                ("jitter", &change.jitter),
-                ("ack_jitter", &change.ack_jitter),
-            ];
-            for (field, text) in texts {
-                text.iter()
-                    .try_for_each(|text| jitter(named(field), text).map(drop))?;
-            }
-            let mut text = change.loss_bursts.iter();
-            text.try_for_each(|text| bursts(named("loss_bursts"), text).map(drop))?;
-        }
-        self.traffic().map(drop)
+        Ok(Texts {
+            crosses,
+            jitter: self.changing("jitter", &self.jitter, |change| &change.jitter, jitter)?,
+            ack_jitter: self.changing(
+                "ack_jitter",
+                &self.ack_jitter,
+                |change| &change.ack_jitter,
+                jitter,
+            )?,
+            bursts: self.changing(
+                "loss_bursts",
+                &self.loss_bursts,
+                |change| &change.loss_bursts,
+                bursts,
+            )?,
+            policer: self.policer.parse()?,
+            reorder: self.reorder.parse()?,
+            traffic: self.traffic()?,
+        })
+    }
+
+    /// The values of a field's text: at first, and at each change.
+    fn changing<T>(
+        &self,
+        field: &str,
+        first: &str,
+        of: fn(&Change) -> &Option<String>,
+        read: fn(String, &str) -> Result<T, Error>,
+    ) -> Result<Changing<T>, Error> {
+        let first = read(field.to_owned(), first)?;
+        let changed = |(index, change): (usize, &Change)| {
+            let text = of(change).as_deref();
+            text.map(|text| read(format!("changes[{index}].{field}"), text))
+                .transpose()
+        };
+        let changes = self.changes.iter().enumerate().map(changed);
+        Ok((first, changes.collect::<Result<_, _>>()?))
     }
 }
 
