@@ -172,6 +172,28 @@ def test_the_types_of_a_scenario_are_those_of_the_schema() -> None:
     assert (repository / "python" / "verus" / "lab" / "schema.py").read_text() == made, "run scripts/scenario_types.py"
 
 
+@pytest.mark.parametrize(
+    ("scheme", "first", "expected"),
+    [
+        ("verus", False, "verus:gain=2"),
+        ("verus:ratio=4", True, "verus:gain=2,ratio=4"),
+        ("a/tide.py:Tide", False, "a/tide.py:Tide:gain=2"),
+        ("tide.py:Tide:floor_ms=1", False, "tide.py:Tide:floor_ms=1,gain=2"),
+        ("python:Tide", False, "python:Tide:gain=2"),
+    ],
+)
+def test_settings_are_added_to_a_scheme_of_any_kind(scheme: str, first: bool, expected: str) -> None:
+    assert _verus.with_settings(scheme, "gain=2", first) == expected
+
+
+def test_a_file_in_a_text_is_found_by_its_place_in_characters(tmp_path: Path) -> None:
+    path = tmp_path / "ä.down"
+    path.write_text("1\n2\n")
+    text = f"city-driving-3g-up@3[0:9]+{path}[0:0.002]"
+    ((begin, end, named),) = _verus.named_files("channel", text)
+    assert (text[begin:end], named) == (str(path), path)
+
+
 def test_a_refused_field_is_data() -> None:
     with pytest.raises(FieldError) as refused:
         _verus.check_scenario(scenario(flows=[{"scheme": "cubic", "start_s": -1.0}]))

@@ -23,7 +23,8 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use verus_core::{Bytes, Duration, Ecn, Time};
 use verus_words::range::Within;
-use verus_words::spec::{Kind, Problem, Shown, shown};
+pub use verus_words::spec::SpecError;
+use verus_words::spec::{Kind, Shown, shown};
 
 use crate::packet::{Departed, Packet};
 
@@ -156,16 +157,6 @@ const KINDS: &[Kind<QueueConfig>] = &[
 /// Every kind of queue that texts can name in this program, with its keys, units and defaults.
 pub fn catalogue() -> Vec<Shown> {
     Registry::installed().catalogue()
-}
-
-/// Why a text is no queue.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("queue `{text}`: {problem}")]
-pub struct SpecError {
-    /// The whole text, as given.
-    pub text: String,
-    /// The mistake.
-    pub problem: Problem,
 }
 
 impl QueueConfig {
@@ -413,6 +404,8 @@ impl<P: Packet> Discipline<P> {
 
 #[cfg(test)]
 mod tests {
+    use verus_words::spec::Problem;
+
     use super::*;
 
     #[test]
@@ -486,10 +479,7 @@ mod tests {
                 };
                 match QueueConfig::parse(&format!("{}:{}={value}", kind.name, key.key)) {
                     Ok(_) => {}
-                    Err(SpecError {
-                        problem: Problem::BadValue { .. },
-                        ..
-                    }) => {}
+                    Err(error) if matches!(*error.problem, Problem::BadValue { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
             }

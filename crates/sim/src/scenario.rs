@@ -8,14 +8,14 @@ use serde_json::Value;
 use thiserror::Error;
 use verus_channel::path::bursts::{BurstsConfig, BurstsError};
 use verus_channel::path::config::Crosses;
-use verus_channel::path::jitter::{JitterConfig, JitterError};
-use verus_channel::path::policer::{PolicerConfig, PolicerError};
-use verus_channel::path::reorder::{ReorderConfig, ReorderError};
+use verus_channel::path::jitter::JitterConfig;
+use verus_channel::path::policer::PolicerConfig;
+use verus_channel::path::reorder::ReorderConfig;
 use verus_channel::queue::SpecError;
 use verus_senders::SchemeError;
 
 use crate::schema::{Expected, FieldError, refuse};
-use crate::traffic::{Traffic, TrafficError};
+use crate::traffic::Traffic;
 
 /// A run: flows over one shared bottleneck.
 ///
@@ -284,26 +284,9 @@ pub enum Error {
     /// A scheme cannot be used.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
-    /// A queue cannot be used.
+    /// A queue, traffic, jitter, a policer or reordering cannot be used.
     #[error(transparent)]
-    Queue(#[from] SpecError),
-    /// Traffic cannot be used.
-    #[error(transparent)]
-    Traffic(#[from] TrafficError),
-    /// Jitter cannot be used.
-    #[error("{field} `{}`: {}", problem.text, problem.problem)]
-    Jitter {
-        /// Where it is asked for.
-        field: String,
-        /// The mistake.
-        problem: Box<JitterError>,
-    },
-    /// A policer cannot be used.
-    #[error(transparent)]
-    Policer(#[from] PolicerError),
-    /// Reordering cannot be used.
-    #[error(transparent)]
-    Reorder(#[from] ReorderError),
+    Spec(#[from] SpecError),
     /// A channel cannot be used.
     #[error(transparent)]
     Channel(#[from] verus_channel::Error),
@@ -348,11 +331,14 @@ pub(crate) fn check(
 }
 
 fn jitter(field: String, text: &str) -> Result<JitterConfig, Error> {
-    let refused = |problem| {
-        let problem = Box::new(problem);
-        Error::Jitter { field, problem }
-    };
-    text.parse().map_err(refused)
+    let read = text.parse();
+    read.map_err(|error| {
+        SpecError {
+            what: field,
+            ..error
+        }
+        .into()
+    })
 }
 
 fn bursts(field: String, text: &str) -> Result<BurstsConfig, Error> {

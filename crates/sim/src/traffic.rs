@@ -36,7 +36,7 @@ use crate::media::Media;
 
 mod text;
 
-pub use text::{TrafficError, catalogue};
+pub use text::catalogue;
 
 const MB: f64 = 1e6;
 

@@ -134,6 +134,18 @@ pub enum Problem {
     Together(String),
 }
 
+/// Why a text describes nothing of its kind.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{what} `{text}`: {problem}")]
+pub struct SpecError {
+    /// What the text describes, such as a `queue`, or the field that has it.
+    pub what: String,
+    /// The whole text, as given.
+    pub text: String,
+    /// The mistake.
+    pub problem: Box<Problem>,
+}
+
 /// A hint for a mistyped `word`: the nearest of `names`, or all of them: "the nearest is `ratio`", "its keys are min,
 /// max".
 fn hint(word: &str, all: &str, names: &[&str]) -> String {
@@ -214,11 +226,19 @@ pub struct Shown {
 }
 
 impl<T> Kind<T> {
-    /// The thing that `text` describes, of one of `kinds`.
+    /// The thing that `text` describes, of one of `kinds`; `what` it is.
     ///
     /// # Errors
     /// If there is no such kind, or it has no such key, or a value is not of its key's kind.
-    pub fn parse(kinds: &[Kind<T>], text: &str) -> Result<T, Problem> {
+    pub fn parse(what: &str, kinds: &[Kind<T>], text: &str) -> Result<T, SpecError> {
+        Kind::read(kinds, text).map_err(|problem| SpecError {
+            what: what.to_owned(),
+            text: text.to_owned(),
+            problem: Box::new(problem),
+        })
+    }
+
+    fn read(kinds: &[Kind<T>], text: &str) -> Result<T, Problem> {
         let given = Given::parse(text)?;
         let kind = kinds.iter().find(|kind| kind.name == given.name);
         let names = kinds.iter().map(|kind| kind.name);

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use rand_chacha::ChaCha8Rng;
 use verus_core::{Duration, Time};
 use verus_words::range::Within;
-use verus_words::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, shown};
+use verus_words::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, SpecError, shown};
 
 use crate::dice::Dice;
 use crate::schedule::{Follower, Schedule};
@@ -184,24 +184,11 @@ pub fn catalogue() -> Vec<Shown> {
     Kind::list(KINDS)
 }
 
-/// Why a text is no jitter.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("jitter `{text}`: {problem}")]
-pub struct JitterError {
-    /// The whole text, as given.
-    pub text: String,
-    /// The mistake.
-    pub problem: Problem,
-}
-
 impl FromStr for JitterConfig {
-    type Err = JitterError;
+    type Err = SpecError;
 
-    fn from_str(text: &str) -> Result<Self, JitterError> {
-        Kind::parse(KINDS, text).map_err(|problem| JitterError {
-            text: text.to_owned(),
-            problem,
-        })
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        Kind::parse("jitter", KINDS, text)
     }
 }
 

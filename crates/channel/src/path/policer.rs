@@ -11,7 +11,9 @@ use std::str::FromStr;
 
 use verus_core::{Bytes, Rate, Time};
 use verus_words::range::Within;
-use verus_words::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, field, shown};
+use verus_words::spec::{
+    Field, Given, Kind, Problem, REQUIRED, Row, Shown, SpecError, field, shown,
+};
 
 use crate::schedule::BYTE;
 
@@ -101,24 +103,11 @@ pub fn catalogue() -> Vec<Shown> {
     Kind::list(KINDS)
 }
 
-/// Why a text is no policer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("policer `{text}`: {problem}")]
-pub struct PolicerError {
-    /// The whole text, as given.
-    pub text: String,
-    /// The mistake.
-    pub problem: Problem,
-}
-
 impl FromStr for PolicerConfig {
-    type Err = PolicerError;
+    type Err = SpecError;
 
-    fn from_str(text: &str) -> Result<Self, PolicerError> {
-        Kind::parse(KINDS, text).map_err(|problem| PolicerError {
-            text: text.to_owned(),
-            problem,
-        })
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        Kind::parse("policer", KINDS, text)
     }
 }
 

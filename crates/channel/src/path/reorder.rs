@@ -8,7 +8,7 @@ use std::str::FromStr;
 use rand_chacha::ChaCha8Rng;
 use verus_core::Duration;
 use verus_words::range::Within;
-use verus_words::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, shown};
+use verus_words::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, SpecError, shown};
 
 use super::loss::uniform;
 
@@ -124,24 +124,11 @@ pub fn catalogue() -> Vec<Shown> {
     Kind::list(KINDS)
 }
 
-/// Why a text is no reordering.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("reorder `{text}`: {problem}")]
-pub struct ReorderError {
-    /// The whole text, as given.
-    pub text: String,
-    /// The mistake.
-    pub problem: Problem,
-}
-
 impl FromStr for ReorderConfig {
-    type Err = ReorderError;
+    type Err = SpecError;
 
-    fn from_str(text: &str) -> Result<Self, ReorderError> {
-        Kind::parse(KINDS, text).map_err(|problem| ReorderError {
-            text: text.to_owned(),
-            problem,
-        })
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        Kind::parse("reorder", KINDS, text)
     }
 }
 

@@ -70,10 +70,7 @@ impl Registry {
     /// # Errors
     /// As [`QueueConfig::parse`].
     pub fn parse(&self, text: &str) -> Result<QueueConfig, SpecError> {
-        Kind::parse(&self.kinds, text).map_err(|problem| SpecError {
-            text: text.to_owned(),
-            problem,
-        })
+        Kind::parse("queue", &self.kinds, text)
     }
 }
 

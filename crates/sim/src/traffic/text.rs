@@ -3,7 +3,8 @@
 use verus_core::{Bytes, Duration};
 use verus_words::range::Within;
 use verus_words::spec::{
-    Given, Kind, Problem, REQUIRED, Row, Setting, Shown, Takes, Words, field, shown, words,
+    Given, Kind, Problem, REQUIRED, Row, Setting, Shown, SpecError, Takes, Words, field, shown,
+    words,
 };
 
 use super::{MB, Pages, Size, Traffic, Turns};
@@ -492,26 +493,13 @@ pub fn catalogue() -> Vec<Shown> {
     Kind::list(KINDS)
 }
 
-/// Why a text does not describe traffic.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("traffic `{text}`: {problem}")]
-pub struct TrafficError {
-    /// The whole text, as given.
-    pub text: String,
-    /// The mistake.
-    pub problem: Problem,
-}
-
 impl Traffic {
     /// The traffic that `text` describes.
     ///
     /// # Errors
     /// If a kind, key or value is unknown or out of range; the message names it and lists the valid ones.
-    pub fn parse(text: &str) -> Result<Traffic, TrafficError> {
-        Kind::parse(KINDS, text).map_err(|problem| TrafficError {
-            text: text.to_owned(),
-            problem,
-        })
+    pub fn parse(text: &str) -> Result<Traffic, SpecError> {
+        Kind::parse("traffic", KINDS, text)
     }
 }
 
