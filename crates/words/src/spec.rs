@@ -138,7 +138,7 @@ pub enum Problem {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{what} `{text}`: {problem}")]
 pub struct SpecError {
-    /// What the text describes, such as a `queue`, or the field that has it.
+    /// Name of what the text describes, such as `queue`, or of its field.
     pub what: String,
     /// The whole text, as given.
     pub text: String,
