@@ -77,6 +77,23 @@ impl Found {
         }
     }
 
+    /// The files that a person wrote, in the order of its parts.
+    pub fn files(&self) -> Vec<&Path> {
+        let sources: Vec<&Named> = match self {
+            Found::Named(named) => vec![named],
+            Found::Expression(expression) => expression
+                .parts()
+                .iter()
+                .map(|part| part.source())
+                .collect(),
+        };
+        let files = sources.into_iter().filter_map(|source| match source {
+            Named::File(path) => Some(path.as_path()),
+            _ => None,
+        });
+        files.collect()
+    }
+
     /// Reads or makes the channel. `seed` and `duration` are for built-in channels, which are made anew for each
     /// seed, for as long as the run lasts (at most [`LONGEST_BUILT_IN`](crate::named::LONGEST_BUILT_IN), after which they
     /// repeat).

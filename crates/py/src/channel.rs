@@ -305,6 +305,12 @@ pub(crate) fn is_given_pipe(path: PathBuf) -> bool {
     files::is_given_pipe(&path)
 }
 
+/// A warning if the last line of the file at `path` has no newline.
+#[pyfunction]
+pub(crate) fn cut_warning(path: PathBuf) -> Option<String> {
+    verus_channel::cut_warning(&path)
+}
+
 /// A trace: the times of its opportunities, and its period. `seed` and `duration_s` are for
 /// built-in channels.
 #[pyfunction]
