@@ -126,6 +126,12 @@ def test_the_last_line_of_a_log_is_left_out_if_it_is_cut_off(cut: int, verus: Co
     assert "`l`: its last line is cut off, and left out" in ran.err
 
 
+def test_a_log_that_is_absent_is_named_without_a_line(verus: Command) -> None:
+    ran = verus("analyze", "nothere")
+    assert ran.code == 2
+    assert ran.err.startswith("verus: cannot read `nothere`: No such file or directory")
+
+
 def test_a_whole_log_is_read_whole(verus: Command) -> None:
     Path("l").write_text(LOG + "4 - 1500 1\n")
     ran = verus("analyze", "l", "--json")

@@ -356,6 +356,13 @@ def simulate(
         planned, contestant=contestant, scenario=cast("Scenario", {**planned.scenario, "flows": spec})
     )
     _warn_of_cut_files([run])
+    for index, flow in enumerate(flows):
+        if flow.start_s >= run.scenario["duration_s"]:
+            warnings.warn(
+                f"flows[{index}] sends nothing: it starts at {flow.start_s:g} s, and the run lasts "
+                f"{run.scenario['duration_s']:g} s",
+                stacklevel=2,
+            )
     (outcome,) = run_all([run], threads=1, progress=progress)
     results = Results.collect([run], [outcome], kind="simulate", settings=settings.to_dict())
     metrics = Metrics(outcome["metrics"])
