@@ -327,7 +327,7 @@ const LARGEST_UNPACKED: u64 = 1 << 28;
 
 /// A warning if the last line of the file at `path` has no newline. Files written by hand often lack
 /// one, but a number that was cut off cannot be told from a whole one. A file that cannot be read has
-/// no warning, since whoever needs it reports that.
+/// no warning: its reader reports that.
 pub fn cut_warning(path: &Path) -> Option<String> {
     let last = last_byte(path).ok().flatten()?;
     (last != b'\n').then(|| {
