@@ -348,7 +348,9 @@ fn last_byte(path: &Path) -> io::Result<Option<u8>> {
             return Ok(None);
         }
         file.seek(SeekFrom::End(-1))?;
-        return file.bytes().next().transpose();
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        return Ok(Some(last[0]));
     }
     let mut text = decompressed(first.as_slice().chain(file))?.take(LARGEST_UNPACKED);
     let (mut piece, mut last) = (vec![0; 1 << 16], None);

@@ -545,6 +545,9 @@ fn a_client_that_moves_is_followed_once_its_new_address_is_proven() {
 #[test]
 fn a_client_counts_the_changes_of_its_address() {
     let mut world = world(Request {
+        download_flows: 1,
+        bytes: 0,
+        rate_bps: RATE_BPS,
         duration_nanos: 6_000_000_000,
         ..request()
     });
