@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -302,3 +304,33 @@ def test_a_folder_that_holds_something_is_replaced_by_what_python_calls_it(tmp_p
         comparison.save(tmp_path)
     assert refused.value.field == "folder"
     assert "--" not in str(refused.value)
+
+
+def test_a_flow_that_starts_after_the_run_is_warned_of() -> None:
+    flows = [Flow("cubic"), Flow("cubic", start_s=5)]
+    with pytest.warns(UserWarning, match=r"flows\[1\] sends nothing: it starts at 5 s, and the run lasts 1 s"):
+        simulate(link=Link.constant(5), flows=flows, duration_s=1)
+
+
+#: NumPy is imported when the extension makes its first array; Ctrl-C may come during that import.
+INTERRUPTED = """
+import sys
+from verus import _verus
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            raise KeyboardInterrupt
+
+
+sys.meta_path.insert(0, Finder())
+try:
+    _verus.trace_read("city-driving-3g-up")
+except KeyboardInterrupt:
+    print("interrupted", "numpy" in sys.modules)
+"""
+
+
+def test_an_interrupted_import_of_numpy_is_an_interruption() -> None:
+    ran = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("interrupted False\n", "")

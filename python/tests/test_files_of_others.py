@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from verus import _verus
+from verus import Flow, Link, Trace, _verus, compare, simulate
 from verus.lab import inputs, nothing_arrived, store
 from verus.lab.scenario import Contestant, Run, make_run
 
@@ -46,6 +47,7 @@ def test_a_byte_order_mark_is_no_part_of_a_trace(name: str, text: str, verus: Co
         (b"0.0\t1.2\n1.0\t3.4\n", "has several columns"),
         (b"0 1.2\n1 3.4\n", "verus trace convert --rates"),
         (b"0;12\n", "has several columns"),
+        (TIMES.encode() + bytes(4096), "line 501: not text (byte 0x00, NUL; a crash may have damaged the file)"),
     ],
 )
 def test_a_trace_of_another_form_is_refused_by_its_cause(content: bytes, problem: str, verus: Command) -> None:
@@ -61,6 +63,57 @@ def test_a_trace_without_a_last_newline_is_whole(verus: Command) -> None:
     assert _verus.trace_read("t.down")["times_ms"][-1] == 999
 
 
+TRAIN = "0 20 0 1 3\n500 20 0 1\n1000 20 0"
+CUT = "its last line has no newline and may be cut off"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "arguments"),
+    [
+        ("t.down", TIMES, ["compare", "--trace", "FILE"]),
+        ("t.down", TIMES, ["compare", "--trace", "FILE[0:0.5]+FILE"]),
+        ("t.csv", "start_s,end_s,mbps\n0,1,6\n", ["compare", "--trace", "FILE"]),
+        ("delays", "30\n31\n", ["compare", "--trace", "rate:6", "--delay-series", "FILE"]),
+        ("light", TRAIN + "\n", ["compare", "--trace", "rate:6", "--light-trace", "FILE", "--packet-bytes", "1400"]),
+        ("t.down", TIMES, ["trace", "info", "FILE"]),
+        ("t.down", TIMES, ["trace", "plot", "FILE"]),
+        ("raw", "1763000000.1\n1763000000.2\n", ["trace", "convert", "FILE", "out.down"]),
+        ("t.gz", TIMES, ["trace", "info", "FILE"]),
+    ],
+)
+def test_a_last_line_that_may_be_cut_off_is_used_and_named(
+    name: str, text: str, arguments: list[str], verus: Command
+) -> None:
+    words = [word.replace("FILE", name) for word in arguments]
+    if words[0] == "compare":
+        words += ["--scheme", "cubic", "--duration", "2", "--json"]
+    for content, is_warned in ((text, False), (text.rstrip(), True)):
+        Path("out.down").unlink(missing_ok=True)
+        Path("t.down.svg").unlink(missing_ok=True)
+        packed = content.encode()
+        Path(name).write_bytes(gzip.compress(packed) if name.endswith(".gz") else packed)
+        ran = verus(*words)
+        assert ran.code == 0
+        assert ran.err.count(f"Warning: `{name}`: {CUT}") == is_warned
+
+
+def test_a_study_names_a_channel_that_may_be_cut_off(verus: Command) -> None:
+    Path("t.down").write_text(TIMES.rstrip())
+    Path("s.toml").write_text('scheme = ["cubic"]\ntrace = ["t.down"]\nduration_s = 2\n')
+    assert f"Warning: `t.down`: {CUT}" in verus("sweep", "s.toml").err
+
+
+def test_python_warns_of_a_channel_that_may_be_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "t.down"
+    path.write_text(TIMES.rstrip())
+    with pytest.warns(UserWarning, match=CUT):
+        Trace.read(path)
+    with pytest.warns(UserWarning, match=CUT):
+        simulate(link=Link.from_trace(path), flows=[Flow("cubic")], duration_s=1)
+    with pytest.warns(UserWarning, match=CUT):
+        compare(traces=[path], schemes=["cubic"], duration_s=1)
+
+
 LOG = "# base timestamp: 0\n0 + 1500\n1 # 1504\n2 - 1500 2\n3 + 1500\n"
 
 
@@ -71,6 +124,12 @@ def test_the_last_line_of_a_log_is_left_out_if_it_is_cut_off(cut: int, verus: Co
     assert ran.code == 0
     assert json.loads(ran.out)["departures"] == 1
     assert "`l`: its last line is cut off, and left out" in ran.err
+
+
+def test_a_log_that_is_absent_is_named_without_a_line(verus: Command) -> None:
+    ran = verus("analyze", "nothere")
+    assert ran.code == 2
+    assert ran.err.startswith("verus: cannot read `nothere`: No such file or directory")
 
 
 def test_a_whole_log_is_read_whole(verus: Command) -> None:

@@ -178,7 +178,7 @@ def test_merge_refuses_what_does_not_belong_together(verus: Command, written: Pa
     assert not (tmp_path / "both").exists()
     ran = verus("sweep", "merge", "nowhere", "--out", "both")
     assert ran.code == 2
-    assert "nowhere/plan.json.gz" in ran.err
+    assert "`nowhere` is not the folder of a sweep" in ran.err
     (tmp_path / "two" / "plan.json.gz").write_bytes(b"no plan")
     ran = verus("sweep", "merge", "one", "two", "--out", "both")
     assert ran.code == 2

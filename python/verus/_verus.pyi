@@ -32,6 +32,7 @@ __all__ = [
     "check_scheme",
     "check_traffic",
     "complete",
+    "cut_warning",
     "default_scenario",
     "expand",
     "is_given_pipe",
@@ -443,6 +444,9 @@ def catalogue() -> list[dict[str, Any]]:
 
 def read_file(path: str | PathLike[str], most: int) -> bytes: ...
 def is_given_pipe(path: str | PathLike[str]) -> bool: ...
+def cut_warning(path: str | PathLike[str]) -> str | None:
+    """A warning if the last line of a file has no newline: it may be cut off."""
+
 def analyze_log(path: str | PathLike[str]) -> dict[str, Any]:
     """Metrics, `series` and `capacity` of a Mahimahi link log, plain or compressed (gzip, xz)."""
 

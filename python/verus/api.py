@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
@@ -24,11 +25,12 @@ from verus.controller import Controller, Scheme, text_of
 from verus.errors import FieldError, near_or_all
 from verus.lab import store
 from verus.lab.arguments import above_zero, text_list, whole
+from verus.lab.inputs import cut_warnings
 from verus.lab.keywords import spelled_out
 from verus.lab.results import Results
 from verus.lab.results_folder import check_folder, new_folder
 from verus.lab.runner import Progress, RunError, as_ended, run_all, run_each, sort_out
-from verus.lab.scenario import DEFAULT_CHANNELS, DEFAULT_SCHEMES, PAPER_QUEUE, Contestant, Settings, check_fields
+from verus.lab.scenario import DEFAULT_CHANNELS, DEFAULT_SCHEMES, PAPER_QUEUE, Contestant, Run, Settings, check_fields
 from verus.lab.schema import PathOptions, PathSettings, RunOptions, RunSettings, Scenario
 from verus.report import summary
 from verus.report.table import comparison as comparison_table
@@ -353,6 +355,14 @@ def simulate(
     run = dataclasses.replace(
         planned, contestant=contestant, scenario=cast("Scenario", {**planned.scenario, "flows": spec})
     )
+    _warn_of_cut_files([run])
+    for index, flow in enumerate(flows):
+        if flow.start_s >= run.scenario["duration_s"]:
+            warnings.warn(
+                f"flows[{index}] sends nothing: it starts at {flow.start_s:g} s, and the run lasts "
+                f"{run.scenario['duration_s']:g} s",
+                stacklevel=2,
+            )
     (outcome,) = run_all([run], threads=1, progress=progress)
     results = Results.collect([run], [outcome], kind="simulate", settings=settings.to_dict())
     metrics = Metrics(outcome["metrics"])
@@ -369,6 +379,11 @@ def simulate(
         series={**outcome["series"], "capacity_mbps": np.tile(outcome["capacity"]["capacity_mbps"], len(flows))},
         results=results,
     )
+
+
+def _warn_of_cut_files(runs: Sequence[Run]) -> None:
+    for warning in cut_warnings(run.scenario for run in runs):
+        warnings.warn(warning, stacklevel=3)
 
 
 def _flow(
@@ -562,6 +577,7 @@ def compare(
         **options,
     )
     planned = settings.runs()
+    _warn_of_cut_files(planned)
     runs, outcomes, problems = sort_out(planned, run_each(planned, threads=threads, progress=progress))
     results = summary.with_means(Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict()))
     comparison = Comparison(table=results.rows, results=results)

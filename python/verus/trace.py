@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from verus import _verus
 from verus.errors import FieldError
 from verus.lab.arguments import above_zero, check_seed
+from verus.lab.inputs import cut_warnings
 
 if TYPE_CHECKING:
     from verus.report.notebook import Plot
@@ -68,6 +70,8 @@ class Trace:
             ValueError: It is no trace; the message names the line.
         """
         parsed = _verus.trace_read(str(path))
+        for warning in cut_warnings([{"trace": str(path)}]):
+            warnings.warn(warning, stacklevel=2)
         return cls(parsed["times_ms"], name=parsed["name"], duration_s=parsed["period_ms"] / 1000)
 
     @classmethod

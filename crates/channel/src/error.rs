@@ -232,7 +232,10 @@ pub enum Problem {
     #[error("`{0}` is not a time")]
     NotATime(String),
     /// Bytes that are not UTF-8 text.
-    #[error("not text (byte {0:#04x})")]
+    #[error(
+        "not text (byte {0:#04x}{part})",
+        part = if *.0 == 0 { ", NUL; a crash may have damaged the file" } else { "" }
+    )]
     NotText(u8),
     /// A number past what 64 bits hold.
     #[error("the time `{0}` does not fit in 64 bits")]

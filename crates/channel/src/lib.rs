@@ -31,7 +31,7 @@ pub mod trace;
 pub use catalogue::Channel;
 pub use error::{Error, Problem};
 pub use light::LightTrace;
-pub use lines::decompressed;
+pub use lines::{cut_warning, decompressed};
 pub use path::Path;
 pub use path::config::{PathConfig, Way};
 pub use path::delay::Delay;

@@ -1,6 +1,6 @@
 //! Files of one statement a line, plain or compressed: what traces, logs and series share.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -320,6 +320,46 @@ pub(crate) fn for_each_cut(
     }
     let content = hex(&text.into_inner().hash.finalize());
     Ok((content, hex(&stored.hash.finalize())))
+}
+
+/// The most of a compressed text that is unpacked to look at its end, bytes.
+const LARGEST_UNPACKED: u64 = 1 << 28;
+
+/// A warning if the last line of the file at `path` has no newline. Files written by hand often lack
+/// one, but a number that was cut off cannot be told from a whole one. A file that cannot be read has
+/// no warning: its reader reports that.
+pub fn cut_warning(path: &Path) -> Option<String> {
+    let last = last_byte(path).ok().flatten()?;
+    (last != b'\n').then(|| {
+        let name = path.display();
+        format!(
+            "`{name}`: its last line has no newline and may be cut off: end the line if it is whole, otherwise delete it"
+        )
+    })
+}
+
+/// The last byte of the text of the file at `path`; none if it is empty or larger than is unpacked.
+fn last_byte(path: &Path) -> io::Result<Option<u8>> {
+    let mut file = files::open(path)?;
+    let mut first = Vec::with_capacity(6);
+    file.by_ref().take(6).read_to_end(&mut first)?;
+    if let (Format::Plain, Opened::File(file)) = (Format::of_bytes(&first), &mut file) {
+        if first.is_empty() {
+            return Ok(None);
+        }
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        return Ok(Some(last[0]));
+    }
+    let mut text = decompressed(first.as_slice().chain(file))?.take(LARGEST_UNPACKED);
+    let (mut piece, mut last) = (vec![0; 1 << 16], None);
+    loop {
+        match text.read(&mut piece)? {
+            0 => return Ok(last.filter(|_| text.limit() > 0)),
+            count => last = Some(piece[count - 1]),
+        }
+    }
 }
 
 /// The contents of a text file, decompressed while it is read if its first bytes indicate gzip or

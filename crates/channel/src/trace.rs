@@ -708,7 +708,7 @@ mod tests {
         );
         assert_eq!(
             parse(b"1\n\0\0\n").unwrap_err(),
-            "trace `town.down`, line 2: not text (byte 0x00)"
+            "trace `town.down`, line 2: not text (byte 0x00, NUL; a crash may have damaged the file)"
         );
     }
 

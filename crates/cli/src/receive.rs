@@ -8,7 +8,6 @@ use verus_transfer::address::Remote;
 use verus_transfer::files::Place;
 use verus_transfer::folder::Folder;
 use verus_transfer::paths::RelativePath;
-use verus_transfer::printable::printable;
 use verus_transfer::refusal::{Reason, Refusal};
 use verus_transfer::{Client, Entry, Trouble};
 
@@ -113,7 +112,7 @@ async fn list(
                 )?);
             }
             Entry::Unavailable(inner, refusal) => {
-                let shown = printable(path.append(&inner).unwrap_or(inner).as_bytes());
+                let shown = path.append(&inner).unwrap_or(inner);
                 if refusal.reason == Reason::NotAFile {
                     ui.note(format_args!("skipped `{shown}`: {refusal}"));
                 } else {

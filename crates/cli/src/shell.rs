@@ -4,6 +4,7 @@ mod carried;
 mod launch;
 pub mod privilege;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -28,7 +29,9 @@ use verus_channel::path::policer::PolicerConfig;
 use verus_channel::path::reorder::ReorderConfig;
 use verus_channel::path::replay;
 use verus_channel::queue::QueueConfig;
-use verus_channel::{LightConfig, LightTrace, PathConfig, Schedule, SizeOffsets, delays};
+use verus_channel::{
+    LightConfig, LightTrace, PathConfig, Schedule, SizeOffsets, cut_warning, delays,
+};
 use verus_core::{Bytes, Duration};
 use verus_emu::device::{Device, DeviceConfig, IPV6_LEAST_MTU};
 use verus_emu::emulator::{Emulator, in_real_time};
@@ -222,6 +225,26 @@ impl Args {
         ])
     }
 
+    /// Warnings about files whose last line may be cut off.
+    fn cut_warnings(&self) -> Vec<String> {
+        let channels = [&self.up, &self.down].into_iter().flatten();
+        let channels = channels.flat_map(|text| {
+            let files = catalogue::find(text).and_then(|channel| channel.files(text));
+            files.unwrap_or_default().into_iter().map(|(_, path)| path)
+        });
+        let series = [
+            &self.delay_series,
+            &self.light_trace,
+            &self.up_light_trace,
+            &self.size_offsets,
+            &self.up_size_offsets,
+        ];
+        let files: BTreeSet<PathBuf> = channels
+            .chain(series.into_iter().flatten().cloned())
+            .collect();
+        files.iter().filter_map(|path| cut_warning(path)).collect()
+    }
+
     /// The configuration of a light trace and its size offsets, read from these files.
     fn light(
         &self,
@@ -338,6 +361,9 @@ impl Args {
 /// If it could not be run, or it failed: then its exit code.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let directions = args.directions()?;
+    for warning in args.cut_warnings() {
+        ui.note(format_args!("Warning: {warning}"));
+    }
     let caller = privilege::caller()?;
     if let Some(out) = &args.out {
         let check = || folder::check("--out", out, args.force);
@@ -691,5 +717,28 @@ mod tests {
             let (_, queue) = settings.path.link.expect("a rate");
             assert_ne!(queue, QueueConfig::Infinite, "{}", settings.name);
         }
+    }
+
+    #[test]
+    fn each_file_whose_last_line_may_be_cut_off_is_named_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).expect("a file");
+            path.display().to_string()
+        };
+        let (cut, whole) = (file("cut", "1\n2\n30"), file("whole", "1\n2\n30\n"));
+        let line = Line::parse_from([
+            "shell",
+            "--down",
+            &format!("{cut}[0:1]+{whole}"),
+            "--up",
+            &cut,
+        ]);
+        let warnings = line.args.cut_warnings();
+        assert!(
+            matches!(&warnings[..], [one] if one.contains("cut`")),
+            "{warnings:?}"
+        );
     }
 }

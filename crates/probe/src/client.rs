@@ -63,6 +63,13 @@ pub enum ClientError {
     /// Nothing came back.
     #[error("no answer within {} s: is a server running there, and does it have the same key?", .0.as_secs_f64())]
     NoAnswer(Duration),
+    /// The server answered, and accepted no proof of this host's address.
+    #[error(
+        "the server answers, but accepted no proof of this host's address within {} s: a NAT on the way may give a \
+         new port for each packet",
+        .0.as_secs_f64()
+    )]
+    Unproven(Duration),
     /// The server does not grant the test.
     #[error("refused: {reason}{}{text}", if .text.is_empty() { "" } else { ": " })]
     Refused {
@@ -287,8 +294,12 @@ impl<A: Algorithms> Client<A> {
     pub fn on_timer(&mut self, now: Time) {
         match &mut self.phase {
             Phase::Connected(connection) => connection.on_timer(now),
-            Phase::Asking { .. } if now.since(self.began) >= self.config.patience => {
-                self.phase = Phase::Failed(ClientError::NoAnswer(self.config.patience));
+            Phase::Asking { answered, .. } if now.since(self.began) >= self.config.patience => {
+                let patience = self.config.patience;
+                self.phase = Phase::Failed(match *answered {
+                    0 => ClientError::NoAnswer(patience),
+                    _ => ClientError::Unproven(patience),
+                });
             }
             _ => {}
         }

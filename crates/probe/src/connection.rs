@@ -297,6 +297,9 @@ pub struct Connection {
     statuses_seen: ReplayWindow,
     answer_close: bool,
     answer_challenge: Option<[u8; 16]>,
+    /// The server's last challenge, and the number of different ones.
+    last_challenge: Option<[u8; 16]>,
+    address_changes: u64,
     challenge: Option<(SocketAddr, [u8; 16])>,
     send_challenge: bool,
     challenge_after: Time,
@@ -382,6 +385,8 @@ impl Connection {
             statuses_seen: ReplayWindow::default(),
             answer_close: false,
             answer_challenge: None,
+            last_challenge: None,
+            address_changes: 0,
             challenge: None,
             send_challenge: false,
             challenge_after: now,
@@ -444,6 +449,12 @@ impl Connection {
     /// How long the test has run, as far as the peer is known to have been there.
     pub fn measured(&self) -> Duration {
         self.last_heard().since(self.started)
+    }
+
+    /// The least number of times that this client's address changed, as its server sees it. A NAT on
+    /// the way may give new ports. Until this end answers a challenge, the server's packets are lost.
+    pub fn address_changes(&self) -> u64 {
+        self.address_changes
     }
 
     /// Packets in flight, all flows together.
@@ -608,7 +619,15 @@ impl Connection {
                     self.phase = Phase::Ended;
                 }
             }
-            Kind::Challenge => self.answer_challenge = Some(wire::decode_challenge(packet)?),
+            Kind::Challenge => {
+                let challenge = Some(wire::decode_challenge(packet)?);
+                self.answer_challenge = challenge;
+                // A server challenges an address that is new to it; a client's challenges are echoes.
+                if self.role == Role::Client && self.last_challenge != challenge {
+                    self.last_challenge = challenge;
+                    self.address_changes += 1;
+                }
+            }
             // The server looks at the address that a response came from, the client at how long it took.
             Kind::Response => {
                 let bytes = wire::decode_challenge(packet)?;

@@ -381,6 +381,12 @@ pub(crate) fn is_given_pipe(path: PathBuf) -> bool {
     files::is_given_pipe(&path)
 }
 
+/// A warning if the last line of the file at `path` has no newline.
+#[pyfunction]
+pub(crate) fn cut_warning(path: PathBuf) -> Option<String> {
+    verus_channel::cut_warning(&path)
+}
+
 /// A trace: the times of its opportunities, and its period. `seed` and `duration_s` are for
 /// built-in channels.
 #[pyfunction]
@@ -401,7 +407,7 @@ pub(crate) fn trace_read<'py>(
         .map_err(|error| error::channel(&error))?;
     let result = PyDict::new(py);
     result.set_item("name", trace.name())?;
-    result.set_item("times_ms", array(py, times))?;
+    result.set_item("times_ms", array(py, times)?)?;
     result.set_item("period_ms", trace.period_ms())?;
     Ok(result)
 }
@@ -508,7 +514,7 @@ pub(crate) fn trace_generate<'py>(
         let times = channel.generate(seed, duration);
         times.into_iter().map(|time| time as i64).collect()
     });
-    Ok(array(py, times))
+    array(py, times)
 }
 
 /// Turns a raw arrival log, or a series of rates, into the times of a trace, ms, and says how long it is.
@@ -529,7 +535,7 @@ pub(crate) fn trace_convert(
             Ok((times(&trace)?, trace.period_ms()))
         })
         .map_err(|error: Error| error::channel(&error))?;
-    Ok((array(py, times), period_ms))
+    Ok((array(py, times)?, period_ms))
 }
 
 /// Writes the times of a trace, ms, compressed as the path's extension says.
@@ -549,15 +555,20 @@ pub(crate) fn trace_write(
 pub(crate) fn analyze_log(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     const BIN_MS: f64 = 100.0;
     let name = path.display().to_string();
+    let file = files::open(&path).map_err(|source| {
+        error::channel(&Error::Io {
+            action: "read",
+            name: name.clone(),
+            source,
+        })
+    })?;
     let (report, has_unfinished_line) = py
         .detach(|| {
-            let log = files::open(&path)
-                .and_then(decompressed)
-                .map_err(|source| mahimahi::Error::Read {
-                    name: name.clone(),
-                    line: 0,
-                    source,
-                })?;
+            let log = decompressed(file).map_err(|source| mahimahi::Error::Read {
+                name: name.clone(),
+                line: 0,
+                source,
+            })?;
             let mut lines = mahimahi::WholeLines::new(log);
             let report = mahimahi::analyze(&name, &mut lines)?;
             Ok((report, lines.left_out()))

@@ -52,8 +52,15 @@ pub(crate) fn table<'py>(
 }
 
 /// A NumPy array that takes over the vector's memory.
-pub(crate) fn array<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyArray1<T>> {
-    values.into_pyarray(py)
+///
+/// # Errors
+/// If NumPy cannot be imported, such as after Ctrl-C during its import, where making an array would panic.
+pub(crate) fn array<T: Element>(
+    py: Python<'_>,
+    values: Vec<T>,
+) -> PyResult<Bound<'_, PyArray1<T>>> {
+    py.import("numpy")?;
+    Ok(values.into_pyarray(py))
 }
 
 /// The beginning of each of `bins` bins, in seconds.
@@ -91,11 +98,11 @@ pub(crate) fn link_series<'py>(
         max.extend(padded(observed(&one.qdelay_max_ms), bins));
     }
     let columns = PyDict::new(py);
-    columns.set_item("flow", array(py, flow))?;
-    columns.set_item("time_s", array(py, time))?;
-    columns.set_item("throughput_mbps", array(py, throughput))?;
-    columns.set_item("qdelay_ms", array(py, mean))?;
-    columns.set_item("qdelay_max_ms", array(py, max))?;
+    columns.set_item("flow", array(py, flow)?)?;
+    columns.set_item("time_s", array(py, time)?)?;
+    columns.set_item("throughput_mbps", array(py, throughput)?)?;
+    columns.set_item("qdelay_ms", array(py, mean)?)?;
+    columns.set_item("qdelay_max_ms", array(py, max)?)?;
     Ok(columns)
 }
 
@@ -106,8 +113,8 @@ pub(crate) fn capacity(
     bin_ms: f64,
 ) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
-    columns.set_item("time_s", array(py, bin_times(capacity_mbps.len(), bin_ms)))?;
-    columns.set_item("capacity_mbps", array(py, capacity_mbps))?;
+    columns.set_item("time_s", array(py, bin_times(capacity_mbps.len(), bin_ms))?)?;
+    columns.set_item("capacity_mbps", array(py, capacity_mbps)?)?;
     Ok(columns)
 }
 
@@ -185,7 +192,7 @@ fn series<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict
             let samples = at.map_or(&[][..], |at| &flow.samples[at]);
             values.extend(padded(samples.iter().copied(), bins));
         }
-        columns.set_item(name, array(py, values))?;
+        columns.set_item(name, array(py, values)?)?;
     }
     Ok(columns)
 }
@@ -227,11 +234,11 @@ fn profiles<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDi
         }
     }
     let columns = PyDict::new(py);
-    columns.set_item("flow", array(py, flows))?;
-    columns.set_item("time_s", array(py, times))?;
+    columns.set_item("flow", array(py, flows)?)?;
+    columns.set_item("time_s", array(py, times)?)?;
     columns.set_item("kind", PyList::new(py, kinds)?)?;
-    columns.set_item("window_packets", array(py, windows))?;
-    columns.set_item("delay_ms", array(py, delays))?;
+    columns.set_item("window_packets", array(py, windows)?)?;
+    columns.set_item("delay_ms", array(py, delays)?)?;
     Ok(columns)
 }
 
@@ -244,33 +251,33 @@ fn connections<'py>(py: Python<'py>, connections: &[Connection]) -> PyResult<Bou
     let columns = PyDict::new(py);
     columns.set_item(
         "flow",
-        array(py, column(connections, |one| one.flow as i32)),
+        array(py, column(connections, |one| one.flow as i32))?,
     )?;
     columns.set_item(
         "connection",
-        array(py, column(connections, |one| one.number as i32)),
+        array(py, column(connections, |one| one.number as i32))?,
     )?;
     columns.set_item(
         "start_s",
-        array(py, column(connections, |one| seconds(one.start))),
+        array(py, column(connections, |one| seconds(one.start)))?,
     )?;
     columns.set_item(
         "end_s",
         array(
             py,
             column(connections, |one| one.end.map_or(f64::NAN, seconds)),
-        ),
+        )?,
     )?;
     columns.set_item(
         "file_bytes",
         array(
             py,
             column(connections, |one| one.file.map_or(f64::NAN, Bytes::as_f64)),
-        ),
+        )?,
     )?;
     columns.set_item(
         "delivered_bytes",
-        array(py, column(connections, |one| one.delivered.get() as i64)),
+        array(py, column(connections, |one| one.delivered.get() as i64))?,
     )?;
     Ok(columns)
 }
@@ -278,17 +285,17 @@ fn connections<'py>(py: Python<'py>, connections: &[Connection]) -> PyResult<Bou
 /// Each packet's fate, a column each.
 fn records(py: Python<'_>, records: Records) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
-    columns.set_item("flow", array(py, records.flow))?;
-    columns.set_item("connection", array(py, records.connection))?;
-    columns.set_item("number", array(py, records.number))?;
-    columns.set_item("size_bytes", array(py, records.size_bytes))?;
-    columns.set_item("window_bytes", array(py, records.window_bytes))?;
-    columns.set_item("retransmission", array(py, records.retransmission))?;
-    columns.set_item("sent_ms", array(py, records.sent_ms))?;
-    columns.set_item("departed_ms", array(py, records.departed_ms))?;
-    columns.set_item("received_ms", array(py, records.received_ms))?;
-    columns.set_item("new_bytes", array(py, records.new_bytes))?;
-    columns.set_item("acked_ms", array(py, records.acked_ms))?;
-    columns.set_item("dropped_ms", array(py, records.dropped_ms))?;
+    columns.set_item("flow", array(py, records.flow)?)?;
+    columns.set_item("connection", array(py, records.connection)?)?;
+    columns.set_item("number", array(py, records.number)?)?;
+    columns.set_item("size_bytes", array(py, records.size_bytes)?)?;
+    columns.set_item("window_bytes", array(py, records.window_bytes)?)?;
+    columns.set_item("retransmission", array(py, records.retransmission)?)?;
+    columns.set_item("sent_ms", array(py, records.sent_ms)?)?;
+    columns.set_item("departed_ms", array(py, records.departed_ms)?)?;
+    columns.set_item("received_ms", array(py, records.received_ms)?)?;
+    columns.set_item("new_bytes", array(py, records.new_bytes)?)?;
+    columns.set_item("acked_ms", array(py, records.acked_ms)?)?;
+    columns.set_item("dropped_ms", array(py, records.dropped_ms)?)?;
     Ok(columns)
 }

@@ -80,6 +80,7 @@ pub fn fill(
         channel::trace_read,
         channel::read_file,
         channel::is_given_pipe,
+        channel::cut_warning,
         channel::trace_write,
         model::model_csv,
         model::model_info,

@@ -241,10 +241,10 @@ pub(crate) fn model_region<'py>(
         }
     }
     let result = PyDict::new(py);
-    let columns: [Bound<'py, PyArray1<i64>>; 2] = [array(py, row), array(py, column)];
+    let columns: [Bound<'py, PyArray1<i64>>; 2] = [array(py, row)?, array(py, column)?];
     let [row, column] = columns;
     result.set_item("row", row)?;
     result.set_item("column", column)?;
-    result.set_item("probability", array(py, probability))?;
+    result.set_item("probability", array(py, probability)?)?;
     Ok(result)
 }

@@ -76,7 +76,7 @@ pub enum ConnectError {
     Socket(io::Error),
     /// No answer came.
     #[error(
-        "no answer in {} s; is `verus serve` running there, and UDP port {port} open?",
+        "no answer in {} s; is `verus serve` running there, is UDP port {port} open, and do packets of 1228 bytes pass, which QUIC needs?",
         patience.as_secs()
     )]
     Unreachable {

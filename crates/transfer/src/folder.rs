@@ -412,10 +412,13 @@ impl Walk {
         let path = match parent.join(name) {
             Ok(path) => path,
             Err(refusal) => {
-                let refusal = Refusal::new(
-                    refusal.reason,
-                    format!("`{}`: {}", printable(name.as_bytes()), refusal.detail),
-                );
+                // An unfinished transfer is not expected to arrive, so its absence is no failure.
+                let refusal = if paths::is_part(name.as_bytes()) {
+                    Refusal::new(Reason::NotAFile, refusal.detail)
+                } else {
+                    let text = format!("`{}`: {}", printable(name.as_bytes()), refusal.detail);
+                    Refusal::new(refusal.reason, text)
+                };
                 return WalkEntry::Unavailable(parent.clone(), refusal);
             }
         };
@@ -432,7 +435,8 @@ impl Walk {
             return WalkEntry::Unavailable(path, not_a_file(&stat));
         }
         if self.stack.len() >= MAX_DEPTH {
-            let text = format!("it is deeper than {MAX_DEPTH} folders");
+            let text =
+                format!("it is deeper than {MAX_DEPTH} folders; what is in it is left out, too");
             return WalkEntry::Unavailable(path, Refusal::new(Reason::BadName, text));
         }
         match fs::openat(folder, name, THROUGH | OFlags::NOFOLLOW, Mode::empty()) {
@@ -457,7 +461,6 @@ impl Iterator for Walk {
         loop {
             let (path, folder, names) = self.stack.last_mut()?;
             match names.next() {
-                Some(name) if paths::is_part(name.as_bytes()) => {}
                 Some(name) => {
                     let (path, folder) = (path.clone(), folder.clone());
                     if let Some(entry) = self.visit(&path, &folder, &name) {
@@ -533,7 +536,7 @@ mod tests {
         let root = outer.path().join("root");
         let _socket = UnixListener::bind(root.join("socket")).expect("a socket");
         std_fs::write(root.join(".x.verus-part"), "half").expect("a file");
-        let (mut good, mut bad) = (Vec::new(), Vec::new());
+        let (mut good, mut bad, mut details) = (Vec::new(), Vec::new(), String::new());
         for entry in Walk::new(Folder::open(&root).expect("it exists")) {
             match entry {
                 WalkEntry::File(path, info) => {
@@ -544,13 +547,16 @@ mod tests {
                 WalkEntry::Unavailable(path, refusal) => {
                     assert_eq!(refusal.reason, Reason::NotAFile);
                     bad.push(path.to_string());
+                    details.push_str(&refusal.detail);
                 }
             }
         }
         assert_eq!(good, ["in/", "in/deep/", "in/file"]);
+        assert!(details.contains("`.x.verus-part`"), "{details}");
         assert_eq!(
             bad,
             [
+                ".",
                 "in/absolute",
                 "in/inside",
                 "in/out",

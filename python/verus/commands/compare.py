@@ -103,6 +103,8 @@ def compare(
     if target is not None:
         check_folder(target, force=force)
     talk.detail(f"{len(runs)} runs of {settings.duration_s:g} s")
+    for cut_warning in inputs.cut_warnings(run.scenario for run in runs):
+        talk.say(f"Warning: {cut_warning}")
     if path_warning := warning(runs[0].scenario):
         talk.say(f"Warning: {path_warning}")
     if settings.emulate:

@@ -17,6 +17,7 @@ from verus.controller import unloaded
 from verus.errors import FieldError
 from verus.lab import store
 from verus.lab.arguments import at_least
+from verus.lab.inputs import cut_warnings
 from verus.lab.nothing_arrived import arrived
 from verus.lab.runner import Ended, Progress, RunError, as_ended, sort_out
 from verus.lab.scenario import Run, warning
@@ -98,8 +99,9 @@ def sweep(
     made = Keys(store.engine())
     folder, plan = _planned(read(study), out, made)
     folder.begin(plan)
-    for path_warning in dict.fromkeys(filter(None, (warning(planned.run.scenario) for planned in plan.runs))):
-        talk.say(f"Warning: {path_warning}")
+    scenarios = [planned.run.scenario for planned in plan.runs]
+    for problem in [*cut_warnings(scenarios), *dict.fromkeys(filter(None, map(warning, scenarios)))]:
+        talk.say(f"Warning: {problem}")
     shard_runs = [*plan.distinct().items()][share[0] - 1 :: share[1]]
     keys = [key for key, _ in shard_runs]
     done = sum(map(folder.store.has, keys))

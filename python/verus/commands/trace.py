@@ -14,10 +14,17 @@ from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
 from verus.lab.arguments import above_zero, check_seed, checked
 from verus.lab.atomic_write import refuse_existing, write_whole
+from verus.lab.inputs import cut_warnings
 from verus.report.numbers import value_text
 
 
-def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *, json_: Json = False) -> None:
+def info(
+    names: Annotated[list[str], Parameter(name="TRACE", negative="")],
+    /,
+    *,
+    json_: Json = False,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
+) -> None:
     """Statistics of a trace: rate, variation at three time scales, outages.
 
     Parameters
@@ -28,6 +35,8 @@ def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *
         Print one JSON object a line for each trace.
     """
     traces = [_verus.trace_info(name) for name in names]
+    for warning in cut_warnings({"trace": name} for name in names):
+        talk.say(f"Warning: {warning}")
     if json_:
         tell_rows(traces)
         return
@@ -48,6 +57,7 @@ def plot(
     seed: Annotated[int, COUNT] = 1,
     duration: Annotated[float, SECONDS] = 60.0,
     force: Flag = False,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> None:
     """Draw a trace's rate over time, in bins of 100 ms and 1 s.
 
@@ -74,6 +84,8 @@ def plot(
         raise FieldError("out", f"`{target}` must end in .svg, .png, .pdf or .html")
     refuse_existing(target, force=force)
     times = _verus.trace_read(name, seed, duration)["times_ms"]
+    for warning in cut_warnings([{"trace": name}]):
+        talk.say(f"Warning: {warning}")
 
     figure = figures.trace_rate(name, times)
     if target.suffix == ".html":
@@ -85,7 +97,15 @@ def plot(
     tell(str(target))
 
 
-def convert(raw: Path, out: Path, /, *, rates: Flag = False, force: Flag = False) -> None:
+def convert(
+    raw: Path,
+    out: Path,
+    /,
+    *,
+    rates: Flag = False,
+    force: Flag = False,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
+) -> None:
     """Turn a log of packet arrivals (Unix times in seconds, one a line) into a trace.
 
     Parameters
@@ -102,6 +122,8 @@ def convert(raw: Path, out: Path, /, *, rates: Flag = False, force: Flag = False
     """
     refuse_existing(out, force=force)
     times, period_ms = _verus.trace_convert(str(raw), rates)
+    if warning := _verus.cut_warning(raw):
+        talk.say(f"Warning: {warning}")
     _verus.trace_write(times, str(out))
     last_ms = int(times[-1])
     silence = f" (the format has no place for {(period_ms - last_ms) / 1000:g} s of silence at the end)"

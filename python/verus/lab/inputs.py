@@ -77,6 +77,17 @@ def files_of(scenario: Mapping[str, Any]) -> dict[str, Path]:
     return paths
 
 
+def cut_warnings(scenarios: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Warnings about channels and series of scenarios whose last line has no newline, so that it may be cut off.
+
+    Raises:
+        OSError: A channel's file cannot be read.
+        ValueError: A channel is unknown.
+    """
+    paths = (path for scenario in scenarios for path in files_of({**scenario, "flows": []}).values())
+    return [warning for path in dict.fromkeys(paths) if (warning := _verus.cut_warning(path))]
+
+
 def digests(runs: Iterable[Run]) -> dict[str, str]:
     """The SHA-256 of each file that the runs needed, by the text in their scenarios.
 

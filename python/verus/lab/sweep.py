@@ -326,10 +326,13 @@ def merge(folders: Sequence[Folder], into: Folder) -> Plan:
     """Merges the outcomes of one study from several folders.
 
     Raises:
-        OSError: A folder is absent, or cannot be read.
-        ValueError: They are not of one study and one engine.
+        OSError: A folder cannot be read.
+        ValueError: One is not of a sweep, or they are not of one study and one engine.
         FieldError: Something cannot be written.
     """
+    for folder in folders:
+        if not folder.plan_path.exists():
+            raise ValueError(f"`{folder.path}` is not the folder of a sweep")
     plans = [Plan.read(folder.plan_path) for folder in folders]
     plan = plans[0]
     for folder, other in zip(folders, plans, strict=True):

@@ -190,7 +190,13 @@ impl<'a> Session<'a> {
 
     /// The final message or error of `test`, the session's last test, compared with its `request`.
     pub(super) fn end(&self, test: &Test, request: &Request) -> Result<(), Failure> {
-        let failed = |error: &dyn Display| Failure::run(format_args!("{}: {error}", self.address));
+        let connection = test.client.connection();
+        let changes = connection.map_or(0, Connection::address_changes);
+        let changed = shortfall::address_changes(changes);
+        let clause = changed.as_ref().map(|text| format!("; {text}"));
+        let clause = clause.unwrap_or_default();
+        let failed =
+            |error: &dyn Display| Failure::run(format_args!("{}: {error}{clause}", self.address));
         test.outcome().map_err(|error| failed(&error))?;
         if let Some(signal) = self.stopped_by {
             self.ui.note("stopped; results are those so far");
@@ -199,10 +205,18 @@ impl<'a> Session<'a> {
         let missing = test
             .result()
             .and_then(|(_, record)| shortfall::of(record, request, overhead(self.address)));
-        match missing {
-            Some(missing) => Err(failed(&missing)),
-            None => Ok(()),
+        if let Some(missing) = missing {
+            return Err(failed(&missing));
         }
+        if let Some((connection, record)) = test.result()
+            && shortfall::is_lost_to(changes, connection.measured().as_secs_f64(), record)
+        {
+            return Err(failed(&"these results are not the path's"));
+        }
+        if let Some(changed) = changed {
+            self.ui.note(changed);
+        }
+        Ok(())
     }
 }
 

@@ -29,6 +29,26 @@ pub fn of(record: &Record, request: &Request, overhead: usize) -> Option<String>
         })
 }
 
+/// The largest share of a test that may be lost to changes of this host's address.
+const MOST_LOST: f64 = 0.1;
+
+/// Describes `changes` of this host's address; nothing for fewer than two, which a test survives.
+pub fn address_changes(changes: u64) -> Option<String> {
+    (changes > 1).then(|| {
+        format!(
+            "this host's address changed at least {changes} times on the way: a NAT there gives new ports"
+        )
+    })
+}
+
+/// Whether `changes` of this host's address took more than [`MOST_LOST`] of a test of `duration_s`,
+/// so that its numbers are not the path's. Each takes a round trip without packets from the server.
+pub fn is_lost_to(changes: u64, duration_s: f64, record: &Record) -> bool {
+    let least_rtt_ms = record.echoes.iter().map(|(_, rtt)| *rtt);
+    let least_rtt_ms = least_rtt_ms.min_by(f64::total_cmp).unwrap_or_default();
+    changes > 1 && changes as f64 * least_rtt_ms / 1e3 > MOST_LOST * duration_s
+}
+
 fn no_arrivals(direction: Direction, row: &Row, request: &Request, overhead: usize) -> String {
     let name = direction.name();
     let packet_bytes = usize::from(request.packet_bytes);
@@ -51,4 +71,24 @@ fn no_arrivals(direction: Direction, row: &Row, request: &Request, overhead: usi
     format!(
         "nothing arrived {name}: none of {sent} packets of {packet_bytes} bytes, while smaller ones passed; {advice}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_changes_of_address_that_take_a_tenth_of_a_test_make_it_worthless() {
+        let record = Record {
+            rows: Vec::new(),
+            series: Vec::new(),
+            profiles: Vec::new(),
+            echoes: vec![(0.0, 250.0), (0.1, 200.0)],
+        };
+        for (changes, is_lost) in [(0, false), (1, false), (2, false), (3, true)] {
+            assert_eq!(is_lost_to(changes, 5.0, &record), is_lost, "{changes}");
+            assert_eq!(address_changes(changes).is_some(), changes > 1);
+        }
+        assert!(!is_lost_to(1, 0.5, &record), "a test survives one change");
+    }
 }

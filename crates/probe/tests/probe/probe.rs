@@ -509,7 +509,7 @@ fn a_server_that_answers_each_hello_with_a_retry_is_asked_a_few_times() {
         now = client.next_timer(now).expect("it waits").max(now);
         client.on_timer(now);
     }
-    assert_eq!(client.outcome(), Some(Err(ClientError::NoAnswer(patience))));
+    assert_eq!(client.outcome(), Some(Err(ClientError::Unproven(patience))));
     // Those of the schedule (0, 0.25, 0.75, 1.75, 3.75, 5.75, 7.75, 9.75 s), and three at once.
     assert!((4..=11).contains(&hellos), "{hellos} hellos in 10 s");
 }
@@ -540,6 +540,25 @@ fn a_client_that_moves_is_followed_once_its_new_address_is_proven() {
         1
     );
     assert!(world.now.as_millis() < 5000, "{:?}", world.now);
+}
+
+#[test]
+fn a_client_counts_the_changes_of_its_address() {
+    let mut world = world(Request {
+        download_flows: 1,
+        bytes: 0,
+        rate_bps: RATE_BPS,
+        duration_nanos: 6_000_000_000,
+        ..request()
+    });
+    for port in 2000..2004 {
+        world.run(Duration::from_secs(1));
+        world.client_address = address(port);
+    }
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.client.outcome(), Some(Ok(())));
+    let connection = world.client.connection().expect("it was connected");
+    assert_eq!(connection.address_changes(), 4);
 }
 
 #[test]
