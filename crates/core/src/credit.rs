@@ -30,13 +30,13 @@ impl Credit {
         }
     }
 
-    /// Fills up to `now` at `rate`, to at most two packets of `size` or two ticks' worth.
+    /// Fills up to `now` at `rate`, to at most two packets of `size` or two ticks' worth. Credit above that, earned at
+    /// a higher rate, is lost.
     pub fn fill(&mut self, now: Time, rate: Rate, size: Bytes) {
         let over = |span: Duration| rate.as_bps().saturating_mul(span.as_nanos());
         let cap = over(TICK * 2).max(in_units(size * 2));
         let filled = self.filled.saturating_add(over(now.since(self.at)));
-        // `max` keeps the first window's credit, which exceeds the cap.
-        self.filled = self.filled.max(filled.min(cap));
+        self.filled = filled.min(cap);
         self.at = self.at.max(now);
     }
 
@@ -85,5 +85,15 @@ mod tests {
         assert_eq!(credit.get(), SIZE * 2);
         credit.fill(Time::from_millis(120_000), Rate::from_mbps(120.0), SIZE);
         assert_eq!(credit.get(), SIZE * 20);
+    }
+
+    #[test]
+    fn credit_of_a_higher_rate_is_not_saved() {
+        let mut credit = Credit::new(SIZE * 10, Time::ZERO);
+        // Before the first round trip is known, a window may leave at once.
+        credit.fill(Time::from_millis(1), Rate::from_mbps(1e5), SIZE);
+        assert!(credit.get() > SIZE * 1000);
+        credit.fill(Time::from_millis(2), Rate::from_mbps(1.0), SIZE);
+        assert_eq!(credit.get(), SIZE * 2);
     }
 }

@@ -15,8 +15,6 @@
 #define UNMOVED 32
 #define LONGER 2
 
-enum turn { TURN_NOTHING, TURN_BEGAN, TURN_UNMOVED, TURN_LONGER };
-
 struct drains {
 	u64 met;
 	u64 high_since;
@@ -27,6 +25,8 @@ struct drains {
 	u64 calm;
 	/* When the drain began. */
 	u64 since;
+	/* The feedback time when the path was last empty, or a drain last ended. */
+	u64 quiet_since;
 	/* enum law_phase. */
 	u8 phase;
 	u8 high;
@@ -43,9 +43,10 @@ struct seen {
 	u64 smoothed_rtt;
 	u64 steady;
 	u64 range;
+	u64 feedback_time;
 };
 
-static inline void drains_new(struct drains *d, u64 now)
+static inline void drains_new(struct drains *d, u64 now, u64 feedback_time)
 {
 	d->met = now;
 	d->high_since = 0;
@@ -55,6 +56,7 @@ static inline void drains_new(struct drains *d, u64 now)
 	d->base = 0;
 	d->calm = 0;
 	d->since = 0;
+	d->quiet_since = feedback_time;
 	d->phase = PHASE_LAW;
 	d->high = 0;
 	d->first = 0;
@@ -72,17 +74,16 @@ static inline int drains_fail(struct drains *d, u64 now, u64 queue, int constant
 	if (d->phase == PHASE_SHORT_DRAIN) {
 		d->phase = PHASE_DRAIN;
 		d->since = now;
-		return TURN_NOTHING;
+		return 0;
 	}
-	unmoved = times(apart(queue, d->before), UNMOVED) <= d->before;
-	longer = queue > times(d->calm, LONGER) && less(d->before, queue) <= d->calm && constant;
+	unmoved = times(apart(queue, d->before), UNMOVED) <= d->before || (queue > d->before && constant);
+	longer = queue > times(d->calm, LONGER) && less(d->before, queue) <= times(d->calm, 3) / 2 && constant;
 	d->phase = PHASE_LAW;
 	d->first = 0;
-	if (first)
-		return TURN_NOTHING;
-	return unmoved ? TURN_UNMOVED : longer ? TURN_LONGER : TURN_NOTHING;
+	return !first && (unmoved || longer);
 }
 
+/* Begins or ends a drain. Returns whether the drain that ended shows that the path has become longer. */
 static inline int drains_update(struct drains *d, u64 now, const struct seen *seen)
 {
 	u64 queue = seen->queue, target = seen->target;
@@ -97,13 +98,18 @@ static inline int drains_update(struct drains *d, u64 now, const struct seen *se
 		}
 		d->phase = PHASE_LAW;
 		d->met = now;
+		d->quiet_since = seen->feedback_time;
 		d->wait = SOONEST;
 		d->high = 0;
 		d->first = 0;
-		return TURN_NOTHING;
+		return 0;
 	}
-	if (d->phase != PHASE_LAW)
-		return over ? drains_fail(d, now, queue, seen->range <= near) : TURN_NOTHING;
+	if (d->phase != PHASE_LAW) {
+		if (!over)
+			return 0;
+		d->quiet_since = seen->feedback_time;
+		return drains_fail(d, now, queue, seen->range <= near);
+	}
 	if (queue <= times(target, 3) / 2) {
 		d->high = 0;
 		d->calm = target;
@@ -113,14 +119,14 @@ static inline int drains_update(struct drains *d, u64 now, const struct seen *se
 	}
 	high = d->high && less(now, d->high_since) >= seen->smoothed_rtt && less(now, d->met) >= SOONEST &&
 	       less(now, d->ended) >= d->wait;
-	due = smaller(less(now, d->met), less(now, d->ended)) >= INTERVAL;
+	due = less(seen->feedback_time, d->quiet_since) >= INTERVAL;
 	if (!high && !due)
-		return TURN_NOTHING;
+		return 0;
 	d->phase = d->sure && !high && more(queue, target) < seen->base / 2 ? PHASE_SHORT_DRAIN : PHASE_DRAIN;
 	d->since = now;
 	d->before = queue;
 	d->base = seen->base;
-	return TURN_BEGAN;
+	return 0;
 }
 
 #endif

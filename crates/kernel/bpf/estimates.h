@@ -195,8 +195,8 @@ struct deliveries {
 	u64 delivered;
 	u64 last;
 	u64 spacing;
-	u64 pause;
 	u64 silence;
+	/* When the packet delivered last had left. */
 	u64 sent;
 	/* G, the mean gap between arrivals. */
 	u64 gap;
@@ -214,7 +214,6 @@ static inline void deliveries_on(struct deliveries *d, u64 at, u64 sent, u64 siz
 	if (at > d->last) {
 		u32 now = d->counted >> 6;
 		u64 newest = masked(d->newest, MARKS - 1);
-		u64 most = d->silence;
 		u64 gap = less(at, d->last);
 
 		if ((u64)(u32)(now - d->marks[newest].at) << 6 >= d->spacing) {
@@ -223,9 +222,7 @@ static inline void deliveries_on(struct deliveries *d, u64 at, u64 sent, u64 siz
 			d->marks[newest].at = now;
 			d->marks[newest].delivered = d->delivered;
 		}
-		if (less(sent, d->sent) > d->pause)
-			most = smaller(most, d->pause);
-		d->counted = more(d->counted, smaller(gap, most));
+		d->counted = more(d->counted, smaller(gap, d->silence));
 		gap = smaller(gap, LONGEST_GAP);
 		d->gap = d->gap + gap * gap / GAP_MEMORY - d->gap * gap / GAP_MEMORY;
 		d->last = at;
@@ -261,6 +258,7 @@ static inline int deliveries_rate(const struct deliveries *d, u64 period, u64 sh
 /* --- room.rs --- */
 
 #define GROWTH (16000 * MS)
+#define SHORTEST_BUFFER 4
 
 struct room {
 	/* c, in 2^-16. */
@@ -268,6 +266,8 @@ struct room {
 	u64 cut_at;
 	u64 partial_at;
 	u64 grown_at;
+	/* c before it was last halved; 0 if that cannot be undone. */
+	u64 share_before;
 };
 
 /* The queue at a loss. */
@@ -285,13 +285,22 @@ static inline int room_is_bounded(const struct room *r)
 static inline void room_on_loss(struct room *r, u64 now, const struct full_queue *queue, u64 target, u64 steady,
 				u64 smoothed_rtt)
 {
-	if (times(more(queue->delay, queue->packet_time), 8) < times(queue->longest, 7)) {
+	if (queue->longest < times(queue->packet_time, SHORTEST_BUFFER) ||
+	    times(more(queue->delay, queue->packet_time), 8) < times(queue->longest, 7)) {
 		r->partial_at = now;
 	} else if (times(less(queue->delay, queue->packet_time), 8) < times(target, 9) &&
 		   less(now, r->partial_at) > times(smoothed_rtt, 2)) {
-		r->share = (target / 1000 * ONE / 2) / larger(steady / 1000, 1);
+		r->share_before = r->share;
+		r->share = smaller((target / 1000 * ONE / 2) / larger(steady / 1000, 1), UNBOUNDED);
 		r->cut_at = now;
 	}
+}
+
+/* The packets whose loss halved c arrived after all. */
+static inline void room_undo(struct room *r)
+{
+	r->share = larger(r->share, r->share_before);
+	r->share_before = 0;
 }
 
 static inline void room_grow(struct room *r, u64 now, u64 steady, u64 longest)
@@ -299,7 +308,7 @@ static inline void room_grow(struct room *r, u64 now, u64 steady, u64 longest)
 	if (room_is_bounded(r)) {
 		u64 passed = smaller(less(now, r->grown_at), GROWTH);
 
-		r->share += passed / 1000 * ONE / (GROWTH / 1000);
+		r->share = smaller(r->share + passed / 1000 * ONE / (GROWTH / 1000), UNBOUNDED);
 		if (r->share * (steady / 1000) / ONE > longest / 1000)
 			r->share = UNBOUNDED;
 	}
@@ -388,7 +397,6 @@ static inline void estimates_new(struct estimates *e, u64 budget)
 	e->path.standing.older = e->path.standing.newer = NO_SAMPLE;
 	e->path.brief.older = e->path.brief.newer = NO_SAMPLE;
 	e->path.bare.older = e->path.bare.newer = NO_SAMPLE;
-	e->deliveries.pause = ~0ull;
 	e->deliveries.silence = SILENCE;
 	e->room.share = UNBOUNDED;
 	e->target_room = UNBOUNDED;
@@ -490,7 +498,6 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 	room_grow(&e->room, now, e->steady, e->budget);
 	estimates_update_target(e);
 	e->deliveries.spacing = estimates_period(e, packet) / MARKS_PER_PERIOD;
-	e->deliveries.pause = more(e->base, e->target) / 2;
 	e->deliveries.silence = larger(SILENCE, smaller(times(time_for(e->rate, packet), 2), LONGEST_SILENCE));
 }
 

@@ -68,11 +68,16 @@ void flow_release(u64 *context)
 		__sync_fetch_and_add(&count.ended, 1);
 }
 
-/* Keeps the window, which the law alone decides: no window is restored after a spurious loss. */
+/* After a spurious loss: restores c. The law alone decides the window. */
 SEC("struct_ops")
 u32 flow_undo(u64 *context)
 {
-	return TCP(ARGUMENT(struct sock *, 0))->snd_cwnd;
+	struct sock *sock = ARGUMENT(struct sock *, 0);
+	struct flow *flow = bpf_sk_storage_get(&flows, sock, 0, 0);
+
+	if (flow)
+		room_undo(&flow->law.estimates.room);
+	return TCP(sock)->snd_cwnd;
 }
 
 SEC("struct_ops")
@@ -112,13 +117,6 @@ static inline void apply(struct sock *sock, const struct forward *law)
 	u64 window = larger(forward_allowed(law) / packet, drains ? PAIR : LEAST_WINDOW);
 
 	tcp->snd_cwnd = larger(smaller(window, tcp->snd_cwnd_clamp), 1);
-	/*
-	 * Before r is known, q is seconds long and the law's pace almost zero. TCP waits by the
-	 * pace at the last departure, even if the pace has risen since. So in slow start a window
-	 * leaves in a round trip.
-	 */
-	if (law->is_starting && law->estimates.smoothed_rtt)
-		pace = larger(pace, tcp->snd_cwnd * (u64)tcp->mss_cache * 1000000 / (law->estimates.smoothed_rtt / 1000 + 1));
 	sock->sk_pacing_rate = larger(pace, drains ? DRAIN_BYTES_PER_S : 1);
 }
 

@@ -34,8 +34,10 @@ struct forward {
 	/* Slow start's window; in use while `is_starting`. */
 	u64 starting;
 	u64 updated;
-	u64 rate_before;
-	u64 rate_calm;
+	/* r of one to two round trips ago, before the queue was long, kbit/s. */
+	u32 calm_older;
+	u32 calm_newer;
+	u64 calm_since;
 	u64 now;
 	u32 queued_samples;
 	u8 is_starting;
@@ -93,27 +95,25 @@ static inline void change_phase(struct forward *f)
 			.smoothed_rtt = e->smoothed_rtt,
 			.steady = e->steady,
 			.range = path_range(&e->path),
+			.feedback_time = e->path.heard,
 		};
-		int turn;
 
-		if (f->drains.phase == PHASE_LAW && !f->drains.high)
-			f->rate_calm = e->rate;
-		turn = drains_update(&f->drains, f->now, &seen);
-		if (turn == TURN_BEGAN)
-			f->rate_before = e->rate;
-		else if (turn == TURN_UNMOVED)
-			estimates_lengthen(e, f->rate_before);
-		else if (turn == TURN_LONGER)
-			estimates_lengthen(e, f->rate_calm);
+		if (f->drains.phase == PHASE_LAW && !f->drains.high &&
+		    less(f->now, f->calm_since) >= e->smoothed_rtt) {
+			f->calm_older = f->calm_newer;
+			f->calm_newer = cut(e->rate / 1000);
+			f->calm_since = f->now;
+		}
+		if (drains_update(&f->drains, f->now, &seen))
+			estimates_lengthen(e, f->calm_older * 1000ull);
 	} else {
 		f->queued_samples = e->queue > e->target / 2 ? f->queued_samples + 1 : 0;
 		if (f->queued_samples >= QUEUED_SAMPLES || share_exceeds(&e->lost, OVERFLOW, f->packet)) {
 			f->is_starting = 0;
-			drains_new(&f->drains, f->now);
+			drains_new(&f->drains, f->now, e->path.heard);
 			f->drains.phase = PHASE_DRAIN;
 			f->drains.since = f->now;
 			f->drains.first = 1;
-			f->rate_before = e->rate;
 		}
 	}
 	if (f->drains.phase != PHASE_LAW)
@@ -126,7 +126,7 @@ static inline void forward_start(struct forward *f, u64 now, u64 packet, u64 bud
 	f->packet = larger(packet, 1);
 	f->now = now;
 	estimates_new(&f->estimates, budget);
-	drains_new(&f->drains, now);
+	drains_new(&f->drains, now, 0);
 	f->is_starting = 1;
 	f->starting = f->packet * INITIAL_PACKETS;
 	decide(f);
@@ -138,7 +138,7 @@ static inline void forward_on_heard(struct forward *f, const struct heard *h)
 
 	f->now = larger(f->now, h->now);
 	estimates_on_heard(&f->estimates, h, f->packet, !f->is_starting);
-	if (f->is_starting && times(h->in_flight, 2) >= f->starting)
+	if (f->is_starting && (times(h->in_flight, 2) >= f->starting || (h->acked && !h->app_limited)))
 		f->starting += h->acked;
 	if (!h->acked)
 		return;

@@ -118,8 +118,10 @@ static inline void law_decide(const struct state *state, struct decision *decisi
 	window = larger(window, state->packet / (draining ? DRAINED_SHARE : LEAST_SHARE));
 	if (window < SMALL_PACKETS * state->packet)
 		over = base + queue;
+	else if (state->phase == PHASE_GIVEN)
+		over = (base + queue) / 2;
 	else
-		over = larger(larger((base + target) / 2, base * 3 / 4), less(base + target, state->lead));
+		over = larger((base + target) / 2, less(base + target, state->lead));
 	decision->window = window;
 	decision->pace = larger(smaller(window, 1ull << 40) * 8000000 / larger(over, 1), 1);
 }

@@ -44,7 +44,7 @@ use verus_words::spec::{Row, field};
 #[cfg(feature = "parts")]
 use verus_words::spec::{Takes, word_for};
 
-use drain::{Allowed, Drains, QueueObservation, Turn};
+use drain::{Allowed, Drains, QueueObservation};
 use estimates::Estimates;
 use law::State;
 #[cfg(feature = "parts")]
@@ -143,10 +143,30 @@ pub struct Forward {
     updated: Time,
     /// Whether feedback has arrived since `updated`.
     stale: bool,
-    /// r as the drain began. A path that becomes longer appears slower for a while.
-    rate_before: Rate,
-    /// r before the queue was long, for the same reason.
-    calm_rate: Rate,
+    calm_rate: CalmRate,
+}
+
+/// r of one to two round trips ago, before the queue was long. A path that becomes longer delivers
+/// nothing for a while, and so appears slower before it appears longer.
+#[derive(Clone, Copy, Debug, Default)]
+struct CalmRate {
+    older_kbps: u32,
+    newer_kbps: u32,
+    since: Time,
+}
+
+impl CalmRate {
+    fn update(&mut self, now: Time, smoothed_rtt: Duration, rate: Rate) {
+        if now.since(self.since) >= smoothed_rtt {
+            self.older_kbps = self.newer_kbps;
+            self.newer_kbps = u32::try_from(rate.as_bps() / 1000).unwrap_or(u32::MAX);
+            self.since = now;
+        }
+    }
+
+    fn get(&self) -> Rate {
+        Rate::from_bps(u64::from(self.older_kbps) * 1000)
+    }
 }
 
 impl Forward {
@@ -164,15 +184,14 @@ impl Forward {
         Ok(Forward {
             parts,
             estimates: Estimates::new(Duration::from_millis_f64(config.budget_ms), parts),
-            drains: Drains::new(Time::ZERO),
+            drains: Drains::new(Time::ZERO, Duration::ZERO),
             release: Release::new(packet, packet * INITIAL_PACKETS, Time::ZERO),
             slow_start_window: Some(packet * INITIAL_PACKETS),
             queued_samples: 0,
             silent: false,
             updated: Time::ZERO,
             stale: false,
-            rate_before: Rate::default(),
-            calm_rate: Rate::default(),
+            calm_rate: CalmRate::default(),
         })
     }
 
@@ -193,10 +212,9 @@ impl Forward {
                 || self.estimates.loses_more_than(OVERFLOW, self.packet())
             {
                 self.slow_start_window = None;
-                self.drains = Drains::new(now);
+                self.drains = Drains::new(now, self.estimates.feedback_time());
                 if self.parts.has(Part::Drains) && self.parts.has(Part::FirstDrain) {
                     self.drains.begin_first(now);
-                    self.rate_before = self.estimates.rate();
                 }
             }
         }
@@ -213,26 +231,19 @@ impl Forward {
             smoothed_rtt: self.estimates.smoothed_rtt(),
             steady: self.estimates.steady(),
             range: self.estimates.queue_range(),
+            feedback_time: self.estimates.feedback_time(),
         };
         let allowed = Allowed {
             early: self.parts.has(Part::EarlyDrains),
             short: self.parts.has(Part::ShortDrains),
         };
         if !self.drains.draining() && !self.drains.is_high() {
-            self.calm_rate = self.estimates.rate();
+            let rate = self.estimates.rate();
+            self.calm_rate.update(now, observation.smoothed_rtt, rate);
         }
-        match self.drains.update(now, &observation, allowed) {
-            Turn::Nothing => {}
-            Turn::Began => self.rate_before = self.estimates.rate(),
-            Turn::Longer => self.lengthen(self.calm_rate),
-            Turn::Unmoved => self.lengthen(self.rate_before),
-        }
-    }
-
-    /// Adds Q to D, since the path has become longer; `rate` is r before that.
-    fn lengthen(&mut self, rate: Rate) {
-        if self.parts.has(Part::LongerPath) {
-            self.estimates.lengthen(rate);
+        let is_longer = self.drains.update(now, &observation, allowed);
+        if is_longer && self.parts.has(Part::LongerPath) {
+            self.estimates.lengthen(self.calm_rate.get());
         }
     }
 
@@ -291,7 +302,7 @@ impl Forward {
 impl Controller for Forward {
     fn on_start(&mut self, now: Time, packet_size: Bytes) {
         let burst = packet_size * INITIAL_PACKETS;
-        self.drains = Drains::new(now);
+        self.drains = Drains::new(now, Duration::ZERO);
         self.slow_start_window = Some(burst);
         self.release = Release::new(packet_size, burst, now);
         self.decide();
@@ -309,10 +320,14 @@ impl Controller for Forward {
             self.release.packet(),
             self.slow_start_window.is_none(),
         );
-        // A window of which less than half was in flight was not validated, so it does not grow
-        // (RFC 7661 §4.2).
+        // A window of which an application-limited flow used less than half was not validated, so
+        // it does not grow (RFC 7661 §4.2).
         if let Some(window) = &mut self.slow_start_window
-            && feedback.in_flight_before * 2 >= *window
+            && (feedback.in_flight_before * 2 >= *window
+                || feedback
+                    .acked
+                    .last()
+                    .is_some_and(|last| !last.packet.app_limited))
         {
             *window += feedback.newly_delivered();
         }
@@ -577,7 +592,8 @@ mod tests {
                 numbers[..lost].iter().copied(),
                 [],
             );
-            path.controller.drains = Drains::new(path.now);
+            let feedback_time = path.controller.estimates.feedback_time();
+            path.controller.drains = Drains::new(path.now, feedback_time);
         }
         // Loss of 10 % leaves D unchanged, and nearly all of the window.
         let estimates = &path.controller.estimates;

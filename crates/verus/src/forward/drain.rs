@@ -45,17 +45,6 @@ enum Phase {
     Short(Time),
 }
 
-/// The result of an update from an observation of the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    Nothing,
-    Began,
-    /// A drain ended and left the queue unchanged.
-    Unmoved,
-    /// A drain ended and removed only this flow's part of the queue: the path has become longer.
-    Longer,
-}
-
 /// The queue, its target and the path at one time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueObservation {
@@ -70,6 +59,9 @@ pub(super) struct QueueObservation {
     pub(super) steady: Duration,
     /// The range of the queueing delay over the last quarter to half of a round trip.
     pub(super) range: Duration,
+    /// The time during which acknowledgements arrived, the clock of [`INTERVAL`]. An idle flow
+    /// needs no drain: its own queue empties.
+    pub(super) feedback_time: Duration,
 }
 
 /// The kinds of drains that are enabled, besides those that are due.
@@ -84,6 +76,8 @@ pub(super) struct Allowed {
 pub(super) struct Drains {
     /// When the path was last empty.
     empty_at: Time,
+    /// The feedback time when the path was last empty, or a drain last ended.
+    quiet_since: Duration,
     /// When the queue rose above 1.5 times the target; `None` while it is below.
     high_since: Option<Time>,
     phase: Phase,
@@ -106,9 +100,10 @@ pub(super) struct Drains {
 }
 
 impl Drains {
-    pub(super) fn new(now: Time) -> Self {
+    pub(super) fn new(now: Time, feedback_time: Duration) -> Self {
         Drains {
             empty_at: now,
+            quiet_since: feedback_time,
             high_since: None,
             phase: Phase::Law,
             first: false,
@@ -142,26 +137,24 @@ impl Drains {
 
     /// Begins the drain that ends slow start.
     pub(super) fn begin_first(&mut self, now: Time) {
-        *self = Drains {
-            phase: Phase::Full(now),
-            first: true,
-            ..Drains::new(now)
-        };
+        (self.phase, self.first) = (Phase::Full(now), true);
     }
 
-    /// Begins or ends a drain, by the standing queue.
+    /// Begins or ends a drain, by the standing queue. Returns whether the drain that ended shows that
+    /// the path has become longer.
     pub(super) fn update(
         &mut self,
         now: Time,
         observation: &QueueObservation,
         allowed: Allowed,
-    ) -> Turn {
+    ) -> bool {
         let &QueueObservation {
             queue,
             target,
             base,
             smoothed_rtt,
             steady,
+            feedback_time,
             ..
         } = observation;
         let expired = match self.phase {
@@ -177,14 +170,15 @@ impl Drains {
             }
             self.phase = Phase::Law;
             (self.empty_at, self.wait, self.high_since, self.first) = (now, SOONEST, None, false);
-            return Turn::Nothing;
+            self.quiet_since = feedback_time;
+            return false;
         }
         if self.draining() {
-            return if expired {
-                self.fail(now, queue, observation.range <= empty_limit)
-            } else {
-                Turn::Nothing
-            };
+            if expired {
+                self.quiet_since = feedback_time;
+                return self.fail(now, queue, observation.range <= empty_limit);
+            }
+            return false;
         }
         if queue <= target * 3 / 2 {
             self.high_since = None;
@@ -198,10 +192,9 @@ impl Drains {
                 .is_some_and(|since| now.since(since) >= smoothed_rtt)
             && now.since(self.empty_at) >= SOONEST
             && now.since(self.ended) >= self.wait;
-        let age = now.since(self.empty_at).min(now.since(self.ended));
-        let due = age >= INTERVAL;
+        let due = feedback_time.saturating_sub(self.quiet_since) >= INTERVAL;
         if !high && !due {
-            return Turn::Nothing;
+            return false;
         }
         let short = allowed.short && self.base_confirmed && !high && queue + target < base / 2;
         self.phase = if short {
@@ -210,29 +203,28 @@ impl Drains {
             Phase::Full(now)
         };
         (self.queue_before, self.base_before) = (queue, base);
-        Turn::Began
+        false
     }
 
     /// Ends a drain that did not empty the queue. `constant`: the queueing delay no longer changes.
-    fn fail(&mut self, now: Time, queue: Duration, constant: bool) -> Turn {
+    /// Returns whether the path has become longer.
+    fn fail(&mut self, now: Time, queue: Duration, constant: bool) -> bool {
         (self.ended, self.high_since, self.base_confirmed) = (now, None, false);
         self.wait = (self.wait * 2).min(INTERVAL);
         if matches!(self.phase, Phase::Short(_)) {
             // The short drain was too short for this queue: a full one follows.
             self.phase = Phase::Full(now);
-            return Turn::Nothing;
+            return false;
         }
-        let unmoved = queue.abs_diff(self.queue_before) * UNMOVED <= self.queue_before;
-        // The flow had at most its target in the queue. If the drain removed at most that, and the
-        // remaining delay is constant, that delay is the path's.
-        let removed_own = self.queue_before.saturating_sub(queue) <= self.calm_target;
+        // A drain does not add to the queue: where the delay has grown and is constant, the path has
+        // become longer meanwhile.
+        let grown = queue > self.queue_before && constant;
+        let unmoved = queue.abs_diff(self.queue_before) * UNMOVED <= self.queue_before || grown;
+        // The flow had at most 1.5 times its target in the queue. If the drain removed at most that,
+        // and the remaining delay is constant, that delay is the path's.
+        let removed_own = self.queue_before.saturating_sub(queue) <= self.calm_target * 3 / 2;
         let longer = queue > self.calm_target * LONGER && removed_own && constant;
         self.phase = Phase::Law;
-        let first = std::mem::take(&mut self.first);
-        match first {
-            false if unmoved => Turn::Unmoved,
-            false if longer => Turn::Longer,
-            _ => Turn::Nothing,
-        }
+        !std::mem::take(&mut self.first) && (unmoved || longer)
     }
 }

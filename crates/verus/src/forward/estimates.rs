@@ -7,7 +7,7 @@ mod share;
 
 use super::law::{self, Channel};
 use super::parts::{Part, Parts};
-use verus_core::controller::{Acked, Feedback};
+use verus_core::controller::{Acked, Departure, Feedback};
 use verus_core::receiver_clock::ReceiverClock;
 use verus_core::units::{Bytes, Duration, Rate, Time};
 
@@ -151,6 +151,11 @@ impl Estimates {
         self.path.range()
     }
 
+    /// The time during which acknowledgements arrived, without long silences.
+    pub(super) fn feedback_time(&self) -> Duration {
+        self.path.feedback_time()
+    }
+
     /// s, the target queue on a steady link.
     pub(super) fn steady(&self) -> Duration {
         self.steady
@@ -245,15 +250,15 @@ impl Estimates {
         }
     }
 
-    /// Lowers c if packets were lost at a full buffer.
+    /// Lowers c if packets were lost at a full buffer, and undoes that if the packet was only late.
     fn bound_by_buffer(&mut self, feedback: &Feedback<'_>, packet: Bytes) {
-        if !feedback
-            .lost
-            .iter()
-            .any(|lost| self.room.is_new_loss(lost.at))
-        {
-            return;
+        for late in feedback.recovered {
+            self.room.on_recovered(late.packet.at);
         }
+        let is_new = |lost: &&Departure| self.room.is_new_loss(lost.at);
+        let Some(lost) = feedback.lost.iter().find(is_new) else {
+            return;
+        };
         let (delay, longest) = self.path.fullness();
         let queue = FullQueue {
             delay,
@@ -261,8 +266,14 @@ impl Estimates {
             packet_time: self.rate.time_for(packet),
         };
         let smoothed_rtt = feedback.smoothed_rtt;
-        self.room
-            .on_loss(feedback.now, &queue, self.target, self.steady, smoothed_rtt);
+        self.room.on_loss(
+            feedback.now,
+            lost.at,
+            &queue,
+            self.target,
+            self.steady,
+            smoothed_rtt,
+        );
     }
 
     fn on_delivered(&mut self, now: Time, sample: &Acked, smoothed_rtt: Duration) {
@@ -277,8 +288,7 @@ impl Estimates {
             self.deliveries = Deliveries::new();
         }
         let at = self.path.on_acked(now, sample, smoothed_rtt);
-        self.deliveries
-            .on_delivery(at, sample.packet.at, sample.packet.size);
+        self.deliveries.on_delivery(at, sample.packet.size);
     }
 
     /// The period over which r is measured.
@@ -331,16 +341,8 @@ impl Estimates {
         self.observed_at = now;
         self.room.grow(now, self.steady, self.budget);
         self.update_target();
-        let longest_pause = if self.parts.has(Part::CutPauses) {
-            (self.base + self.target) / 2
-        } else {
-            Duration::MAX
-        };
-        self.deliveries.configure(
-            self.period(packet),
-            longest_pause,
-            self.rate.time_for(packet),
-        );
+        self.deliveries
+            .configure(self.period(packet), self.rate.time_for(packet));
     }
 
     /// Computes q if r moved by a 64th, or a share or c changed.

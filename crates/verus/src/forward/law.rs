@@ -190,15 +190,16 @@ pub fn decide(state: &State) -> Decision {
         _ => carried(rate, span.min(LONGEST)),
     }
     .max(least_window);
-    // A small window leaves over one round trip. Any other leaves over half of D + q, so that
-    // packets are available whenever the link delivers in bursts. The lower limit is three quarters
-    // of D: on a long path, packets sent faster than r would wait in the queue.
+    // A small window leaves over one round trip, and one of slow start, in which r and q are not yet
+    // known, over half of one, as in Linux. Any other leaves over half of D + q, so that packets are
+    // available whenever the link delivers in bursts. On a long path it leaves at most the lead
+    // earlier than at rate r, since the packets would wait in the queue.
     let departure_span = if window < SMALL_PACKETS * state.packet {
         base + queue
+    } else if state.phase == Phase::Given {
+        (base + queue) / 2
     } else {
-        ((base + target) / 2)
-            .max(base * 3 / 4)
-            .max((base + target).saturating_sub(state.lead))
+        ((base + target) / 2).max((base + target).saturating_sub(state.lead))
     };
     Decision {
         window,
@@ -338,8 +339,8 @@ mod tests {
         assert_eq!(draining(Phase::Drain, 15_000), 6_000);
         assert_eq!(draining(Phase::ShortDrain, 5_000), 20_000);
         assert_eq!(draining(Phase::ShortDrain, 50_000), 6_000);
-        // Pace of nearly 2 r, 58 packets in 30 ms: three quarters of D are more than half of D + q.
-        assert_eq!(decide(&state).pace, 58_000 * 8 * 1000 / 30);
+        // Pace of 2.1 r: 58 packets in 27.5 ms, half of D + q.
+        assert_eq!(decide(&state).pace, 58_000 * 8_000_000 / 27_500);
     }
 
     #[test]

@@ -35,15 +35,13 @@ pub enum Part {
     LongerPath,
     /// The rule that a drain, and its traces in the measurement, do not lower r.
     HeldRate,
-    /// The rule that a silence that the sender caused counts in r for at most half of D + q.
-    CutPauses,
     /// The use of arrival times by the receiver's clock where acknowledgements carry them.
     ReceiverTimes,
 }
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 17] = [
+    pub const ALL: [(&'static str, Part); 16] = [
         ("horizon", Part::Horizon),
         ("prediction", Part::Prediction),
         ("pacing", Part::Pacing),
@@ -59,7 +57,6 @@ impl Part {
         ("room", Part::Room),
         ("longer-path", Part::LongerPath),
         ("held-rate", Part::HeldRate),
-        ("cut-pauses", Part::CutPauses),
         ("receiver-times", Part::ReceiverTimes),
     ];
 }

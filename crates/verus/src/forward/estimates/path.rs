@@ -176,6 +176,12 @@ impl PathDelay {
         Some(arrived_at)
     }
 
+    /// The time during which acknowledgements arrived, each gap counted for at most
+    /// [`LONGEST_GAP`].
+    pub(super) fn feedback_time(&self) -> Duration {
+        self.feedback_time
+    }
+
     fn has_samples(&self) -> bool {
         self.forward.newer != i64::MAX
     }

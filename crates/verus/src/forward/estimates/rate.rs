@@ -70,13 +70,8 @@ pub(super) struct Deliveries {
     undated: u32,
     /// The least time from one mark to the next.
     spacing: Duration,
-    /// The longest time that a silence counts for if the sender caused it, by sending nothing for
-    /// longer than this.
-    longest_pause: Duration,
-    /// The longest time that any other silence counts for.
+    /// The longest time that a silence counts for.
     longest_silence: Duration,
-    /// When the packet delivered last had left.
-    sent: Time,
     /// G, the mean gap between arrivals, ns.
     gap: u64,
 }
@@ -91,29 +86,21 @@ impl Deliveries {
             last: None,
             undated: 0,
             spacing: Duration::ZERO,
-            longest_pause: Duration::MAX,
             longest_silence: SILENCE,
-            sent: Time::ZERO,
             gap: 0,
         }
     }
 
-    /// Sets how the rate is measured from now on, over `period`. A silence that the sender caused,
-    /// by sending nothing for longer than `longest_pause`, counts for at most `longest_pause`. A
-    /// packet takes `packet_time` at r; on a slow link every gap between packets is a silence.
-    pub(super) fn configure(
-        &mut self,
-        period: Duration,
-        longest_pause: Duration,
-        packet_time: Duration,
-    ) {
-        (self.spacing, self.longest_pause) = (period / MARKS_PER_PERIOD, longest_pause);
+    /// Sets how the rate is measured from now on, over `period`. A packet takes `packet_time` at r;
+    /// on a slow link every gap between packets is a silence.
+    pub(super) fn configure(&mut self, period: Duration, packet_time: Duration) {
+        self.spacing = period / MARKS_PER_PERIOD;
         self.longest_silence = SILENCE.max((packet_time * 2).min(LONGEST_SILENCE));
     }
 
-    /// Counts a packet of `size` that left at `sent` and arrived at `at`. A packet without an
-    /// arrival time counts with the next that has one.
-    pub(super) fn on_delivery(&mut self, at: Option<Time>, sent: Time, size: Bytes) {
+    /// Counts a packet of `size` that arrived at `at`. A packet without an arrival time counts with
+    /// the next that has one.
+    pub(super) fn on_delivery(&mut self, at: Option<Time>, size: Bytes) {
         self.undated = self.undated.saturating_add(size.get() as u32);
         let Some(at) = at else { return };
         let arrived = u64::from(std::mem::take(&mut self.undated));
@@ -130,19 +117,13 @@ impl Deliveries {
                 self.newest = (self.newest + 1) % MARKS as u32;
                 self.marks[self.newest as usize] = now;
             }
-            let longest = if sent.since(self.sent) > self.longest_pause {
-                self.longest_silence.min(self.longest_pause)
-            } else {
-                self.longest_silence
-            };
-            self.counted += at.since(last).min(longest);
+            self.counted += at.since(last).min(self.longest_silence);
             // Weighted by time: G is the mean gap at a random moment, which a sender has to wait
             // through.
             let gap = at.since(last).as_nanos().min(LONGEST_GAP);
             self.gap = self.gap + gap * gap / GAP_MEMORY - self.gap * gap / GAP_MEMORY;
             self.last = Some(at);
         }
-        self.sent = sent;
         self.delivered += arrived;
     }
 
@@ -182,9 +163,9 @@ mod tests {
     const PERIOD: Duration = Duration::from_millis(100);
 
     fn every_ms(deliveries: &mut Deliveries, from: u64, to: u64) {
-        deliveries.configure(PERIOD, Duration::MAX, Duration::ZERO);
+        deliveries.configure(PERIOD, Duration::ZERO);
         for ms in from..to {
-            deliveries.on_delivery(Some(Time::from_millis(ms)), Time::ZERO, Bytes::new(1000));
+            deliveries.on_delivery(Some(Time::from_millis(ms)), Bytes::new(1000));
         }
     }
 
@@ -207,7 +188,7 @@ mod tests {
         let mut deliveries = Deliveries::new();
         every_ms(&mut deliveries, 0, 1000);
         for ms in 1000..1150 {
-            deliveries.on_delivery(Some(Time::from_millis(ms)), Time::ZERO, Bytes::new(2000));
+            deliveries.on_delivery(Some(Time::from_millis(ms)), Bytes::new(2000));
         }
         let rate = deliveries.rate(PERIOD, Duration::ZERO).expect("many");
         assert_eq!(rate, Rate::from_mbps(16.0));

@@ -13,6 +13,9 @@ use verus_core::units::{Duration, Time};
 
 /// The time in which c grows by s: that over which e and l are averaged.
 const GROWTH: Duration = Duration::from_secs(16);
+/// The shortest buffer that shows in the delays, in packets at r. Where the longest delay is less,
+/// no queue has formed, and the losses are random.
+const SHORTEST_BUFFER: u64 = 4;
 
 /// The queue at a loss.
 #[derive(Clone, Copy, Debug)]
@@ -26,43 +29,51 @@ pub(super) struct FullQueue {
 }
 
 impl FullQueue {
-    /// Whether the buffer was full: the delay was within an eighth of the longest, and a packet.
+    /// Whether the buffer was full: a queue has formed, and the delay was within an eighth of the
+    /// longest, and a packet.
     fn is_full(&self) -> bool {
-        (self.delay + self.packet_time) * 8 >= self.longest * 7
+        self.longest >= self.packet_time * SHORTEST_BUFFER
+            && (self.delay + self.packet_time) * 8 >= self.longest * 7
     }
 }
 
 /// c, and when it last changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// c, 2^-16.
-    share: u64,
+    /// c, 2^-16, at most [`UNBOUNDED`].
+    share: u32,
     /// When c was last halved. Losses of packets that left earlier belong to that overflow.
     cut_at: Time,
     /// When a packet was last lost in a buffer that was not full.
     partial_at: Time,
     /// When `grow` was last called.
     grown_at: Time,
+    /// c before it was last halved.
+    share_before: u32,
+    /// When the packet left whose loss last halved c.
+    cut_by: Time,
 }
 
 impl Room {
     pub(super) fn new() -> Self {
         Room {
-            share: UNBOUNDED,
+            share: UNBOUNDED as u32,
             cut_at: Time::ZERO,
             partial_at: Time::ZERO,
             grown_at: Time::ZERO,
+            share_before: UNBOUNDED as u32,
+            cut_by: Time::ZERO,
         }
     }
 
     /// c, 2^-16.
     pub(super) fn get(&self) -> u64 {
-        self.share
+        self.share.into()
     }
 
     /// Whether c bounds the target, or did so recently.
     pub(super) fn is_bounded(&self) -> bool {
-        self.share < UNBOUNDED
+        self.get() < UNBOUNDED
     }
 
     /// Whether a lost packet that left at `left_at` is evidence of a new overflow. The last
@@ -71,10 +82,12 @@ impl Room {
         left_at > self.cut_at
     }
 
-    /// Halves c if a packet was lost in a full buffer. `target` is q, and `steady` is s.
+    /// Halves c if a packet that left at `left_at` was lost in a full buffer. `target` is q, and
+    /// `steady` is s.
     pub(super) fn on_loss(
         &mut self,
         now: Time,
+        left_at: Time,
         queue: &FullQueue,
         target: Duration,
         steady: Duration,
@@ -85,8 +98,18 @@ impl Room {
         } else if queue.delay.saturating_sub(queue.packet_time) * 8 < target * 9
             && now.since(self.partial_at) > smoothed_rtt * 2
         {
-            self.share = (target.as_micros() * ONE / 2) / steady.as_micros().max(1);
-            self.cut_at = now;
+            self.share_before = self.share;
+            let share = (target.as_micros() * ONE / 2) / steady.as_micros().max(1);
+            self.share = share.min(UNBOUNDED) as u32;
+            (self.cut_at, self.cut_by) = (now, left_at);
+        }
+    }
+
+    /// Restores c if the packet whose loss halved it arrived after all. It was reordered, so its
+    /// loss showed no full buffer.
+    pub(super) fn on_recovered(&mut self, left_at: Time) {
+        if left_at == self.cut_by {
+            self.share = self.share.max(self.share_before);
         }
     }
 
@@ -94,10 +117,9 @@ impl Room {
     pub(super) fn grow(&mut self, now: Time, steady: Duration, longest: Duration) {
         if self.is_bounded() {
             let elapsed = now.since(self.grown_at).min(GROWTH);
-            self.share += elapsed.as_micros() * ONE / GROWTH.as_micros();
-            if self.share * steady.as_micros() / ONE > longest.as_micros() {
-                self.share = UNBOUNDED;
-            }
+            let share = self.get() + elapsed.as_micros() * ONE / GROWTH.as_micros();
+            let is_beyond = share * steady.as_micros() / ONE > longest.as_micros();
+            self.share = if is_beyond { UNBOUNDED } else { share }.min(UNBOUNDED) as u32;
         }
         self.grown_at = now;
     }
@@ -119,7 +141,8 @@ mod tests {
     }
 
     fn lose(room: &mut Room, at_ms: u64, queue: &FullQueue, target: Duration) {
-        room.on_loss(Time::from_millis(at_ms), queue, target, STEADY, RTT);
+        let now = Time::from_millis(at_ms);
+        room.on_loss(now, now - RTT, queue, target, STEADY, RTT);
     }
 
     #[test]
@@ -133,12 +156,33 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_that_was_only_late_restores_the_bound() {
+        let mut room = Room::new();
+        lose(&mut room, 1000, &queue(2, 2), STEADY);
+        room.on_recovered(Time::from_millis(970));
+        assert_eq!(room.get(), ONE / 2);
+        room.on_recovered(Time::from_millis(980));
+        assert!(!room.is_bounded());
+    }
+
+    #[test]
     fn losses_in_a_buffer_that_is_not_full_count_as_random() {
         let mut room = Room::new();
         lose(&mut room, 1000, &queue(1, 2), STEADY);
         assert!(!room.is_bounded());
         // A loss in a full buffer, soon after one in a shorter queue, does not count either.
         lose(&mut room, 1010, &queue(2, 2), STEADY);
+        assert!(!room.is_bounded());
+    }
+
+    #[test]
+    fn losses_where_no_queue_forms_count_as_random() {
+        let mut room = Room::new();
+        let empty = FullQueue {
+            packet_time: Duration::from_millis(1),
+            ..queue(2, 2)
+        };
+        lose(&mut room, 1000, &empty, STEADY);
         assert!(!room.is_bounded());
     }
 
