@@ -20,6 +20,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::thread;
 
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use verus_core::{Bytes, Duration, Time};
@@ -35,6 +37,7 @@ use self::flow::{Flow, Logs, Outcome};
 use self::program::Program;
 use self::stage::Stage;
 use crate::failure::Failure;
+use crate::guest;
 use crate::shell::privilege;
 use crate::ui::Ui;
 
@@ -59,6 +62,9 @@ pub struct Args {
     /// Read several runs, and say only whether each can be had in real time.
     #[arg(long)]
     check: bool,
+    /// Run on virtual time, in a guest of its own.
+    #[arg(long = "virtual")]
+    on_virtual_time: bool,
 }
 
 /// Smallest packet of data. A handshake's largest packet must be smaller, so that the link begins
@@ -97,14 +103,31 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         .read_to_string(&mut text)
         .map_err(|error| Failure::usage(format_args!("cannot read the run: {error}")))?;
     let not_a_run = |error| Failure::usage(format_args!("not a run: {error}"));
+    let kernel = args
+        .on_virtual_time
+        .then(guest::Kernel::find)
+        .transpose()?;
     if args.check {
         for job in serde_json::Deserializer::from_str(&text).into_iter::<Job>() {
-            job.map_err(not_a_run)?.parts()?;
+            job.map_err(not_a_run)?.parts(kernel.as_ref())?;
         }
         return Ok(());
     }
     let job: Job = serde_json::from_str(&text).map_err(not_a_run)?;
-    let (mut flows, paths) = job.parts()?;
+    let (mut flows, paths) = job.parts(kernel.as_ref())?;
+    if let Some(kernel) = &kernel {
+        // Ends with the lab, which may be killed.
+        set_pdeathsig(Signal::SIGTERM)
+            .map_err(|error| Failure::run(format_args!("virtual time: {error}")))?;
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::run(format_args!("this program's path: {error}")))?;
+        let task = guest::host::Task {
+            seed: job.scenario.seed,
+            input: Some(text.into_bytes()),
+            ..guest::host::Task::of(vec![program.into(), "emulate".into()])
+        };
+        return guest::host::run(kernel, task, ui);
+    }
     // Before rights are given up. Loaded programs are removed with this process, however it ends.
     let loaded = hold(&mut flows)?;
     privilege::acquire(None)?;
@@ -136,8 +159,8 @@ fn hold(flows: &mut [Kind]) -> Result<Vec<verus_kernel::Held>, Failure> {
 
 impl Job {
     /// The flows and the path, or an error if they cannot run in real time.
-    fn parts(&self) -> Result<(Vec<Kind>, Paths), Failure> {
-        let flows = self.flows()?;
+    fn parts(&self, kernel: Option<&guest::Kernel>) -> Result<(Vec<Kind>, Paths), Failure> {
+        let flows = self.flows(kernel)?;
         let paths = self.scenario.paths();
         Ok((
             flows,
@@ -145,8 +168,9 @@ impl Job {
         ))
     }
 
-    /// The kind of each flow, or an error if one of them cannot run in real time.
-    fn flows(&self) -> Result<Vec<Kind>, Failure> {
+    /// The kind of each flow, or an error if one of them cannot run in real time, or in a guest with
+    /// that kernel.
+    fn flows(&self, kernel: Option<&guest::Kernel>) -> Result<Vec<Kind>, Failure> {
         let scenario = &self.scenario;
         let refuse = |what: &str| Err(Failure::usage(format_args!("in real time, {what}")));
         if scenario.records {
@@ -172,7 +196,7 @@ impl Job {
             if !whole {
                 return refuse("all flows last for the whole run and have the same path");
             }
-            kinds.push(self.kind(&flow.scheme)?);
+            kinds.push(self.kind(&flow.scheme, kernel)?);
         }
         let ours = kinds
             .iter()
@@ -185,8 +209,13 @@ impl Job {
         Ok(kinds)
     }
 
-    fn kind(&self, text: &str) -> Result<Kind, Failure> {
+    fn kind(&self, text: &str, kernel: Option<&guest::Kernel>) -> Result<Kind, Failure> {
         if let Some(words) = text.strip_prefix(OURS_IN_KERNEL) {
+            if kernel.is_some() {
+                return Err(Failure::usage(format_args!(
+                    "scheme `{text}`: the guest kernel of --virtual takes no programs (leave --virtual out)"
+                )));
+            }
             let mut words = words.split([':', ',']);
             let law = words.next().unwrap_or_default();
             let settings: Vec<String> = words.map(str::to_owned).collect();
@@ -195,12 +224,17 @@ impl Job {
                 .map_err(|error| Failure::usage(format_args!("scheme `{text}`: {error}")));
         }
         if let Some(name) = text.strip_prefix(KERNEL) {
-            let available = Path::new("/proc/sys/net/ipv4/tcp_available_congestion_control");
-            let available = std::fs::read_to_string(available).unwrap_or_default();
-            if !available.split_whitespace().any(|scheme| scheme == name) {
+            let (available, whose) = match kernel {
+                // One that is not described is asked when it runs.
+                Some(kernel) => (kernel.congestion_controls().map(<[String]>::to_vec), "the guest kernel"),
+                None => (Some(congestion_controls()), "this kernel"),
+            };
+            if let Some(available) = available
+                && !available.iter().any(|scheme| scheme == name)
+            {
                 return Err(Failure::usage(format_args!(
-                    "scheme `{text}`: this kernel has {}",
-                    available.trim().replace(' ', ", ")
+                    "scheme `{text}`: {whose} has {}",
+                    available.join(", ")
                 )));
             }
             return Ok(Kind::Tcp(name.to_owned()));
@@ -216,6 +250,13 @@ impl Job {
             Transport::Quic => Kind::Quic(scheme),
         })
     }
+}
+
+/// Congestion controls of the running kernel.
+fn congestion_controls() -> Vec<String> {
+    let list = Path::new("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let list = std::fs::read_to_string(list).unwrap_or_default();
+    list.split_whitespace().map(str::to_owned).collect()
 }
 
 fn emulate(
