@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -9,8 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -20,7 +21,7 @@ from verus.errors import FieldError
 
 from .conftest import Command
 
-#: A sender of data as fast as TCP accepts it, and the emulated path that it crosses.
+#: A sender of data as fast as TCP accepts it, a receiver, and the emulated path that they cross.
 SENDER = """
 import socket, sys, time
 end = time.monotonic() + float(sys.argv[3])
@@ -28,7 +29,30 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as stream:
     while time.monotonic() < end:
         stream.sendall(bytes(10_000))
 """
+SINK = """
+import socket
+stream, _ = socket.create_server(("", 5000)).accept()
+while stream.recv(65536):
+    pass
+"""
 LINK = ("--down", "rate:8", "--up", "rate:8", "--delay-ms", "20", "--queue", "droptail:bytes=100kB")
+
+
+class Process(NamedTuple):
+    """A process of this machine."""
+
+    words: bytes
+    session: int
+
+
+def processes() -> list[Process]:
+    """All processes."""
+    all_processes = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it may have ended
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            all_processes.append(Process((entry / "cmdline").read_bytes(), int(fields[3])))
+    return all_processes
 
 
 class Shell:
@@ -56,17 +80,9 @@ class Shell:
         out, err = process.communicate(timeout=300)
         return process.returncode, out, err
 
-    def kernels(self) -> list[int]:
-        """Processes of guests whose folders are here."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if entry.name.isdigit() and f"uml_dir={self.folder}".encode() in words:
-                found.append(int(entry.name))
-        return found
+    def sessions(self) -> set[int]:
+        """Sessions of the guests whose folders are here."""
+        return {process.session for process in processes() if f"uml_dir={self.folder}".encode() in process.words}
 
     def left(self) -> list[Path]:
         return list(self.folder.glob("verus-virtual-*"))
@@ -114,7 +130,7 @@ def test_a_program_that_waits_without_sleeping_ends_with_a_sentence(shell: Shell
     code, _, err = shell.run(*LINK, "--stall-s", 2, "--", sys.executable, "-c", "while True: pass")
     assert code == 125
     assert "clock stood still for 2 s of processor time" in err
-    assert shell.kernels() == []
+    assert shell.sessions() == set()
     assert shell.left() == []
 
 
@@ -129,12 +145,18 @@ def test_what_sleeps_takes_no_time(shell: Shell) -> None:
 
 def test_two_runs_are_the_same_to_the_byte(shell: Shell) -> None:
     (shell.folder / "send.py").write_text(SENDER)
-    sink = f"{sys.executable} -c 'import socket; s = socket.create_server((\"\", 5000)).accept()[0]\nwhile s.recv(65536): pass'"
+    (shell.folder / "sink.py").write_text(SINK)
+    sink = f"{sys.executable} sink.py"
     contents = []
     for name in ("one", "two"):
         code, out, err = shell.run(
             *(*LINK, "--server", sink, "--seed", 4, "--loss", "0.5%", "--out", name, "--log-up", f"{name}.log"),
-            *("--", "sh", "-c", f"{sys.executable} send.py $MAHIMAHI_BASE 5000 5; head -c 8 /dev/urandom | od; date +%N"),
+            *(
+                "--",
+                "sh",
+                "-c",
+                f"{sys.executable} send.py $MAHIMAHI_BASE 5000 5; head -c 8 /dev/urandom | od; date +%N",
+            ),
         )
         assert code == 0, err
         logs = [shell.folder / f"{name}.log", *sorted((shell.folder / name).iterdir())]
@@ -144,9 +166,7 @@ def test_two_runs_are_the_same_to_the_byte(shell: Shell) -> None:
     assert run["timing"]["lateness_p99_ms"] < 0.1
     assert run["timing"]["device_losses"] == 0
     (up,) = (
-        json.loads(line)
-        for line in (shell.folder / "one" / "results.jsonl").read_text().splitlines()
-        if "(up)" in line
+        json.loads(line) for line in (shell.folder / "one" / "results.jsonl").read_text().splitlines() if "(up)" in line
     )
     assert 6 < up["throughput_mbps"] <= 8.01
     # The settings have the folder's name nowhere, and the wall clock is the guest's.
@@ -175,12 +195,16 @@ def test_nothing_is_left_of_a_process_that_was_killed(shell: Shell) -> None:
     for delay in (0.0, 0.1, 0.5, 2.0):
         process = shell.start(*LINK, "--", "sh", "-c", "while :; do sleep 0.05; done")
         time.sleep(delay)
+        begun = shell.sessions()
+        assert begun or delay < 1
         process.kill()
         process.communicate(timeout=60)
         until = time.monotonic() + 20
-        while (left := shell.kernels()) and time.monotonic() < until:
+        while (
+            still := shell.sessions() | {each.session for each in processes() if each.session in begun}
+        ) and time.monotonic() < until:
             time.sleep(0.05)
-        assert left == []
+        assert not still
     assert shell.run(*LINK, "--", "true")[0] == 0
     assert shell.left() == []
 

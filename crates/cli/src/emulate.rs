@@ -62,7 +62,7 @@ pub struct Args {
     /// Read several runs, and say only whether each can be had in real time.
     #[arg(long)]
     check: bool,
-    /// Run on virtual time, in a guest of its own.
+    /// Run on virtual time, in a separate guest.
     #[arg(long = "virtual")]
     on_virtual_time: bool,
 }
@@ -103,10 +103,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         .read_to_string(&mut text)
         .map_err(|error| Failure::usage(format_args!("cannot read the run: {error}")))?;
     let not_a_run = |error| Failure::usage(format_args!("not a run: {error}"));
-    let kernel = args
-        .on_virtual_time
-        .then(guest::Kernel::find)
-        .transpose()?;
+    let kernel = args.on_virtual_time.then(guest::Kernel::find).transpose()?;
     if args.check {
         for job in serde_json::Deserializer::from_str(&text).into_iter::<Job>() {
             job.map_err(not_a_run)?.parts(kernel.as_ref())?;
@@ -226,7 +223,10 @@ impl Job {
         if let Some(name) = text.strip_prefix(KERNEL) {
             let (available, whose) = match kernel {
                 // One that is not described is asked when it runs.
-                Some(kernel) => (kernel.congestion_controls().map(<[String]>::to_vec), "the guest kernel"),
+                Some(kernel) => (
+                    kernel.congestion_controls().map(<[String]>::to_vec),
+                    "the guest kernel",
+                ),
                 None => (Some(congestion_controls()), "this kernel"),
             };
             if let Some(available) = available

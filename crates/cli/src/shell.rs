@@ -478,8 +478,8 @@ fn on_virtual_time(args: &Args, ui: &Ui) -> Result<(), Failure> {
     command[0] = program.into();
     let verb = command.iter().position(|word| word == "shell");
     let options = verb.map_or(1, |verb| verb + 1);
-    let known = ["--in-guest".into(), kernel.sha256.clone().into()];
-    command.splice(options..options, known);
+    let guest_kernel = ["--in-guest".into(), kernel.sha256.clone().into()];
+    command.splice(options..options, guest_kernel);
     let task = guest::host::Task {
         seed: args.seed,
         servers: args.server.clone(),

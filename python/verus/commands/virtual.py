@@ -12,7 +12,7 @@ from verus.commands.talk import Talk, tell, tell_rows
 from verus.endpoints import guest_kernel
 from verus.lab.arguments import at_least
 
-#: What a result is reported as, by field.
+#: Labels of the fields.
 _NAMES = {
     "release": "Linux",
     "sha256": "SHA-256",
@@ -62,7 +62,7 @@ def build(
 
 
 def status(*, json_: Json = False) -> int:
-    """Say which guest kernel there is and what it can do, or what is missing.
+    """Describe the guest kernel and its abilities, or say what is missing.
 
     Parameters
     ----------

@@ -113,9 +113,7 @@ def as_ended(
 def _check(command: Sequence[str], runs: Sequence[Run]) -> None:
     """Refuses runs that real time does not support, before the first begins: each takes its whole duration."""
     jobs = dict.fromkeys(json.dumps(_job(run), allow_nan=False) for run in runs)
-    checked = subprocess.run(
-        [*command, "--check"], input="\n".join(jobs), capture_output=True, text=True, check=False
-    )
+    checked = subprocess.run([*command, "--check"], input="\n".join(jobs), capture_output=True, text=True, check=False)
     if checked.returncode:
         raise ValueError(_problem(checked.stderr, checked.returncode))
 

@@ -1,7 +1,7 @@
 """The guest kernel of virtual time: user-mode Linux, built from a source of Linux into the user's cache.
 
-The program is `virtual/linux` in the cache. Beside it, `linux.json` says what it was built from and
-what it has; it counts only for the program whose digest it names.
+The program is `virtual/linux` in the cache. Beside it, `linux.json` describes it: source, compiler,
+congestion controls. It counts only for the program whose digest it names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from verus.errors import FieldError
 
 #: The environment variable with the path of another kernel.
 VARIABLE = "VERUS_UML"
-#: What builds a kernel, and the packages of Debian and Ubuntu that have it.
+#: Programs that build a kernel, and their packages in Debian and Ubuntu.
 TOOLS = {"gcc": "gcc", "make": "make", "flex": "flex", "bison": "bison", "bc": "bc", "tar": "tar", "xz": "xz-utils"}
 #: Where distributions put the source.
 SOURCES = Path("/usr/src")
@@ -60,7 +60,7 @@ RANDOM_NEW = """\
 	return len;
 """
 
-#: Called with what is being done, and the share that is done, if it is known.
+#: Called with the present step, and the share of it that is done, if that is known.
 Tell = Callable[[str, float | None], None]
 
 
@@ -169,10 +169,10 @@ def newest_source(folder: Path = SOURCES) -> Path | None:
 
 
 def build(source: Path | None = None, *, jobs: int, tell: Tell) -> GuestKernel:
-    """Builds the kernel into the cache, which has it whole or as it was before.
+    """Builds the kernel into the cache. Until a build has succeeded, the kernel before it stays.
 
     Args:
-        source: An archive of Linux's source, or a folder with it, which stays as it is; by default
+        source: An archive of Linux's source, or a folder with it, which is not changed; by default
             the newest of the distribution's.
         jobs: Compilers at the same time.
         tell: Called with the progress.
@@ -250,7 +250,9 @@ def _seed_random_numbers(tree: Path, source: Path) -> None:
     path = tree / RANDOM_FILE
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if text.count(RANDOM_OLD) != 1:
-        raise FieldError("source", f"`{source}` has no `{RANDOM_OLD.strip()}` in {RANDOM_FILE}: Linux 5.18 or newer has")
+        raise FieldError(
+            "source", f"`{source}` has no `{RANDOM_OLD.strip()}` in {RANDOM_FILE}: Linux 5.18 or newer has"
+        )
     path.write_text(text.replace(RANDOM_OLD, RANDOM_NEW), encoding="utf-8")
 
 
@@ -265,12 +267,10 @@ def _configure(tree: Path, objects: Path) -> list[str]:
         file.write(text)
     _do([*make, "olddefconfig"])
     has = set(config.read_text(encoding="utf-8").splitlines())
-    needed, _, optional = text.partition("# optional\n")
+    needed, _, optional = text.partition("# former names\n")[0].partition("# optional\n")
     if missing := [line for line in needed.splitlines() if line.startswith("CONFIG_") and line not in has]:
         raise FieldError("source", f"has no {', '.join(missing)}")
-    return [
-        line.partition("=")[0] for line in optional.splitlines() if line.startswith("CONFIG_") and line not in has
-    ]
+    return [line.partition("=")[0] for line in optional.splitlines() if line.startswith("CONFIG_") and line not in has]
 
 
 def _make(tree: Path, objects: Path) -> list[str]:
@@ -278,10 +278,10 @@ def _make(tree: Path, objects: Path) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """What a build knows of its surroundings: nothing that would be in the program."""
+    """Variables of a build, with nothing of this machine that would be in the program."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "KBUILD", "ARCH"))}
-    told = {"TIMESTAMP": "@1767225600", "USER": "verus", "HOST": "verus", "VERSION": "1"}
-    return {**kept, "LC_ALL": "C", **{f"KBUILD_BUILD_{name}": value for name, value in told.items()}}
+    fixed = {"TIMESTAMP": "@1767225600", "USER": "verus", "HOST": "verus", "VERSION": "1"}
+    return {**kept, "LC_ALL": "C", **{f"KBUILD_BUILD_{name}": value for name, value in fixed.items()}}
 
 
 def _do(command: list[str]) -> str:
@@ -333,7 +333,9 @@ def _described(binary: str, built: Path, source: Path, lacking: list[str]) -> Gu
     names = "/proc/sys/kernel/osrelease /proc/sys/net/ipv4/tcp_available_congestion_control"
     done = _in_guest(binary, built, ["cat", *names.split()])
     if done.returncode:
-        raise RuntimeError(f"the kernel that was built does not run here: {done.stderr.strip().removeprefix('verus: ')}")
+        raise RuntimeError(
+            f"the kernel that was built does not run here: {done.stderr.strip().removeprefix('verus: ')}"
+        )
     release, controls = done.stdout.splitlines()
     return GuestKernel(
         release=release,

@@ -44,7 +44,7 @@ const LINKS: [(&str, &str); 4] = [
 ];
 /// Interval of the guest's clock at which it is written and signals are looked for.
 const BEAT: Span = Span::from_millis(50);
-/// How long servers have to listen before the command begins. What computes takes no time.
+/// How long servers have to listen before the command begins. Computing takes no time.
 const SETTLE: Span = Span::from_secs(1);
 /// Limit of the wait for timers of high resolution, of the guest's clock.
 const PATIENCE: Span = Span::from_secs(60);
@@ -143,14 +143,11 @@ impl Desk {
                 }
             }
         }
-        let (program, words) = self
-            .work
-            .arguments
-            .split_first()
-            .ok_or_else(|| io::Error::other("no command"))?;
-        let mut command = Command::new(program);
+        // It says why a command cannot be run, with the exit code for that.
+        let mut command = Command::new("/proc/self/exe");
         command
-            .args(words)
+            .args([crate::LAUNCH, "--parent", "1", "--"])
+            .args(&self.work.arguments)
             .stdin(std::mem::replace(&mut self.input, Stdio::null()));
         let child = self.start(&mut command, &place, &mut forwarded)?;
         let id = i32::try_from(child.id()).map_err(io::Error::other)?;
@@ -245,8 +242,16 @@ fn set_up() -> io::Result<()> {
             Ok(())
         };
         let nothing: Option<&str> = None;
-        made.and_then(|()| Ok(mount(Some(kind), place, Some(kind), MsFlags::empty(), nothing)?))
-            .map_err(|error| named(kind, Path::new(place), &error))?;
+        made.and_then(|()| {
+            Ok(mount(
+                Some(kind),
+                place,
+                Some(kind),
+                MsFlags::empty(),
+                nothing,
+            )?)
+        })
+        .map_err(|error| named(kind, Path::new(place), &error))?;
     }
     for (target, link) in LINKS {
         // devtmpfs of another kernel may have it.
@@ -264,7 +269,9 @@ fn await_fine_timers() -> io::Result<()> {
     let mut waited = Span::ZERO;
     while clock_getres(ClockId::Monotonic).tv_nsec > 1 {
         if waited > PATIENCE {
-            return Err(io::Error::other("the guest kernel has no timers of high resolution"));
+            return Err(io::Error::other(
+                "the guest kernel has no timers of high resolution",
+            ));
         }
         thread::sleep(BEAT);
         waited += BEAT;
@@ -273,5 +280,8 @@ fn await_fine_timers() -> io::Result<()> {
 }
 
 fn named(what: &str, path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{what} `{}`: {error}", path.display()))
+    io::Error::new(
+        error.kind(),
+        format!("{what} `{}`: {error}", path.display()),
+    )
 }

@@ -21,7 +21,7 @@ use crate::ui::Ui;
 
 /// Processor time in which the guest's clock may stand still, s.
 pub const STALL_S: u64 = 60;
-/// The guest's memory, of which it takes what it uses.
+/// The guest's memory. The host gives it page by page, as it is used.
 const MEMORY: &str = "2G";
 /// The wall clock at boot: 2026-01-01T00:00:00Z, ns.
 const START_NS: u64 = 1_767_225_600_000_000_000;
@@ -74,7 +74,7 @@ impl Task {
     }
 }
 
-/// Runs a task in a guest of its own.
+/// Runs a task in a separate guest.
 ///
 /// # Errors
 /// If it could not be run, or it failed: then its exit code.
@@ -141,9 +141,21 @@ fn prepare(folder: &Path, task: Task, kernel: &Kernel) -> io::Result<Command> {
         word
     };
     let mut command = Command::new("/proc/self/exe");
-    command.args(["guest", "launch", "--parent", &std::process::id().to_string(), "--"]);
+    command.args([
+        "guest",
+        "launch",
+        "--parent",
+        &std::process::id().to_string(),
+        "--",
+    ]);
     command.arg(&kernel.path);
-    command.args(["rootfstype=hostfs", "rootflags=/", "rw", "quiet", "time-travel=inf-cpu"]);
+    command.args([
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "rw",
+        "quiet",
+        "time-travel=inf-cpu",
+    ]);
     command.arg(format!("time-travel-start={START_NS}"));
     command.arg(format!("mem={MEMORY}"));
     // Its last lines are in the message if it fails.
@@ -158,12 +170,7 @@ fn prepare(folder: &Path, task: Task, kernel: &Kernel) -> io::Result<Command> {
 }
 
 /// Forwards outputs and signals until the guest has ended.
-fn attend(
-    folder: &Path,
-    child: Child,
-    signals: &mut Signals,
-    stall_s: u64,
-) -> Result<(), Failure> {
+fn attend(folder: &Path, child: Child, signals: &mut Signals, stall_s: u64) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::launcher(format_args!("virtual time: {error}"));
     let mut guest = Guest(child);
     let mut outputs = OUTPUTS.map(|name| Tail::new(folder.join(name)));
@@ -225,7 +232,10 @@ fn verdict(folder: &Path) -> Result<(), Failure> {
     }
     let console = fs::read(folder.join("console")).unwrap_or_default();
     let console = String::from_utf8_lossy(&console);
-    let lines: Vec<&str> = console.lines().filter(|line| !line.trim().is_empty()).collect();
+    let lines: Vec<&str> = console
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
     let last = &lines[lines.len().saturating_sub(10)..];
     Err(
         Failure::launcher("the guest kernel ended before the command (it takes ptrace, and memory that may be executed in /dev/shm or TMPDIR)")
@@ -260,7 +270,7 @@ impl Tail {
         }
     }
 
-    /// Writes what was added since the last call.
+    /// Writes all additions since the last call.
     fn forward(&mut self, to: &mut impl Write) -> io::Result<()> {
         if self.file.is_none() {
             self.file = File::open(&self.path).ok();
@@ -321,7 +331,11 @@ fn processor_ticks(session: u32) -> u64 {
             continue;
         };
         let fields: Vec<&str> = fields.split_whitespace().collect();
-        let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
+        let number = |index: usize| {
+            fields
+                .get(index)
+                .and_then(|field| field.parse::<u64>().ok())
+        };
         if number(3) == Some(u64::from(session)) {
             ticks += (11..15).filter_map(number).sum::<u64>();
         }
@@ -344,8 +358,9 @@ impl Folder {
         if parent.as_os_str().as_encoded_bytes().contains(&b' ') {
             parent = Path::new("/tmp").join(name);
         }
-        let named =
-            |error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", parent.display()));
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("`{}`: {error}", parent.display()))
+        };
         let _lock = lock(&parent).map_err(named)?;
         sweep(&parent).map_err(named)?;
         let path = (0_u32..)
@@ -388,8 +403,10 @@ fn lock(parent: &Path) -> io::Result<File> {
         flock(&file, FlockOperation::LockExclusive)?;
         // Its last holder may have removed it meanwhile.
         let current = present(fs::metadata(&path))?;
-        if current.is_some_and(|current| file.metadata().is_ok_and(|ours| ours.ino() == current.ino()))
-        {
+        if current.is_some_and(|current| {
+            file.metadata()
+                .is_ok_and(|ours| ours.ino() == current.ino())
+        }) {
             return Ok(file);
         }
     }
@@ -419,10 +436,16 @@ fn sweep(parent: &Path) -> io::Result<()> {
 
 /// Makes a folder that only this user may write to.
 fn own_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
     let metadata = fs::symlink_metadata(folder)?;
     if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "others may write there"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "others may write there",
+        ));
     }
     Ok(())
 }

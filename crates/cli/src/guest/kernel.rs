@@ -27,7 +27,7 @@ pub struct Kernel {
     description: Description,
 }
 
-/// What `verus virtual build` found out about it (`linux.json` beside the program).
+/// Description by `verus virtual build` (`linux.json` beside the program).
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Description {
     #[serde(default)]

@@ -1,11 +1,11 @@
-//! The folder that host and guest share, and what is in it.
+//! The folder that host and guest share: names and contents of its files.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What to run, as JSON.
+/// The work, as JSON.
 pub const WORK: &str = "work.json";
 /// The command's standard output and standard error.
 pub const OUTPUTS: [&str; 2] = ["stdout", "stderr"];
@@ -26,7 +26,7 @@ pub const SIGNALS: [i32; 4] = [
     signal_hook::consts::SIGTERM,
 ];
 
-/// What the guest runs.
+/// The command, its surroundings, and its servers.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Work {
     /// The command.
