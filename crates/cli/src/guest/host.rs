@@ -25,6 +25,8 @@ pub const STALL_S: u64 = 60;
 const MEMORY: &str = "2G";
 /// The wall clock at boot: 2026-01-01T00:00:00Z, ns.
 const START_NS: u64 = 1_767_225_600_000_000_000;
+/// The shared folder, which is the guest kernel's working folder.
+const HERE: &str = "/proc/self/cwd";
 /// Interval of looks at the outputs, ms.
 const LOOK_MS: i64 = 20;
 /// Looks between those at the clock.
@@ -131,15 +133,8 @@ fn prepare(folder: &Path, task: Task, kernel: &Kernel) -> io::Result<Command> {
         user: (uid, gid),
     };
     fs::write(folder.join(WORK), serde_json::to_vec(&work)?)?;
-    // Words of the kernel's command line hold no spaces.
-    let program = folder.join("init");
-    std::os::unix::fs::symlink(env::current_exe()?, &program)?;
+    std::os::unix::fs::symlink(env::current_exe()?, folder.join("init"))?;
     let console = File::create(folder.join("console"))?;
-    let word = |name: &str, value: &Path| {
-        let mut word = OsString::from(name);
-        word.push(value);
-        word
-    };
     let mut command = Command::new("/proc/self/exe");
     command.args([
         "guest",
@@ -160,9 +155,12 @@ fn prepare(folder: &Path, task: Task, kernel: &Kernel) -> io::Result<Command> {
     command.arg(format!("mem={MEMORY}"));
     // Its last lines are in the message if it fails.
     command.args(["con=null", "con0=null,fd:1"]);
-    command.arg(word("uml_dir=", folder));
-    command.arg(word("init=", &program));
-    command.args(["--", "guest", "first"]).arg(folder);
+    // The kernel's random numbers depend on its command line, which names no folder for that reason.
+    // Until the guest mounts `/proc`, it sees the host's, where `self` is the guest kernel.
+    command.args(["uml_dir=.", "umid=guest"]);
+    command.arg(format!("init={HERE}/init"));
+    command.args(["--", "guest", "first", HERE]);
+    command.current_dir(folder);
     command.env("UML_RANDOM_SEED", task.seed.to_string());
     command.stdin(Stdio::null());
     command.stdout(console.try_clone()?).stderr(console);
@@ -352,12 +350,7 @@ struct Folder {
 
 impl Folder {
     fn new() -> io::Result<Self> {
-        let name = format!("verus-virtual-{}", geteuid());
-        let mut parent = env::temp_dir().join(&name);
-        // Words of the kernel's command line hold no spaces.
-        if parent.as_os_str().as_encoded_bytes().contains(&b' ') {
-            parent = Path::new("/tmp").join(name);
-        }
+        let parent = env::temp_dir().join(format!("verus-virtual-{}", geteuid()));
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("`{}`: {error}", parent.display()))
         };
