@@ -104,7 +104,7 @@ def test_output_and_exit_code_are_those_of_the_program(shell: Shell) -> None:
 
 
 def test_output_comes_while_the_program_runs(shell: Shell) -> None:
-    program = "print('first', flush=True)\nwhile True: pass"
+    program = "import time\nprint('first', flush=True)\ntime.sleep(0.01)\nwhile True: pass"
     process = shell.start(*LINK, "--stall-s", 5, "--", sys.executable, "-c", program)
     assert process.stdout is not None
     began = time.monotonic()

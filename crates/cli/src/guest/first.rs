@@ -20,7 +20,6 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::fs::{OFlags, open};
 use rustix::time::{ClockId, clock_getres, clock_gettime};
-use verus_emu::emulator::in_real_time;
 use verus_emu::netlink;
 
 use super::work::{CLOCK, FAILURE, OUTPUTS, SIGNAL, SIGNALS, STATUS, WORK, Work};
@@ -187,8 +186,6 @@ impl Desk {
             let path = self.folder.join(name);
             let mut to = OpenOptions::new().create(true).append(true).open(path)?;
             forwarded.push(thread::Builder::new().spawn(move || {
-                // Ahead of the command, which may never sleep again: nothing else interrupts it.
-                in_real_time();
                 let mut buffer = [0; 1 << 16];
                 loop {
                     match from.read(&mut buffer)? {
