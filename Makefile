@@ -94,6 +94,8 @@ test-rest: ## What `make test` leaves out: pages, claims, new seeds, the clock, 
 	if why=$$(scripts/why-not-test-root); then left+="Not run: make test-root ($$why)"$$'\n'; else targets+=' test-root'; fi; \
 	if [ -f "$${VERUS_SHARED:-../shared}/traces/MANIFEST.csv" ]; then targets+=' test-recordings'; \
 	else left+='Not run: make test-recordings (no recordings beside the checkout)'$$'\n'; fi; \
+	if $(BIN)/verus virtual status >/dev/null 2>&1; then targets+=' test-virtual'; \
+	else left+='Not run: make test-virtual (no guest kernel: make guest-kernel)'$$'\n'; fi; \
 	status=0; $(PYTHON) scripts/tests $$targets --idle test-claims test-seeds || status=$$?; echo -n "$$left"; exit $$status
 
 # The whole workspace is named everywhere, so that nothing is built another time with other features.
@@ -108,7 +110,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses=logical --dist=loadfile --no-loa
 
 .PHONY: test-python
 test-python: build
-	$(PYTEST) -m 'not real_time and not pages and not claims and not recordings'
+	$(PYTEST) -m 'not real_time and not pages and not claims and not recordings and not virtual'
 
 # What a reader sees.
 .PHONY: test-pages
@@ -142,6 +144,16 @@ test-root: $(STAMPS)/packages ## What takes root, network namespaces and TUN
 test-recordings: build ## What holds on recordings, which must be there (VERUS_SHARED, else ../shared)
 	status=0; $(CARGO_TEST) $$(scripts/which_tests.py test-recordings) || status=1; \
 	$(PYTEST) -m recordings || status=1; exit $$status
+
+# On virtual time, so that a busy machine changes nothing.
+.PHONY: test-virtual
+test-virtual: guest-kernel ## What takes a guest kernel: real programs and Linux's TCP on virtual time
+	$(PYTEST) -m virtual
+
+# Into the user's cache, from the newest linux-source of /usr/src; minutes.
+.PHONY: guest-kernel
+guest-kernel: build ## Build the guest kernel of virtual time, unless there is one
+	@$(BIN)/verus virtual status >/dev/null 2>&1 || $(BIN)/verus virtual build
 
 .PHONY: lint
 lint: ## Formatting, lints, types, licences, WebAssembly, releases
@@ -223,7 +235,7 @@ check-results: build ## Run the published suites again, and write check.csv, law
 
 # Without root, and not on the machine's clock: a busy machine changes nothing.
 .PHONY: kernel-queues
-kernel-queues: build ## Run Linux's queues beside ours, and write docs/kernel-queues.md (takes the kernel of scripts/build-uml)
+kernel-queues: build ## Run Linux's queues beside ours, and write docs/kernel-queues.md (takes a guest kernel with DualPI2: verus virtual build)
 	$(BIN)/python scripts/figures.py --only kernel-queues.txt
 
 .PHONY: fuzz

@@ -4,7 +4,7 @@
     python scripts/figures.py --traces FOLDER --timed      # `make figures-timed`: what a busy machine would falsify
     python scripts/figures.py --traces FOLDER --only speed.txt
     python scripts/figures.py --only check.csv             # `make check-results`: no recordings are read
-    python scripts/figures.py --only kernel-queues.txt     # `make kernel-queues`: takes the kernel of scripts/build-uml
+    python scripts/figures.py --only kernel-queues.txt     # `make kernel-queues`: takes a guest kernel
 
 A claim is checked on recordings or on built-in channels; without the folder of recordings nothing is written.
 
@@ -427,7 +427,7 @@ def instructions(_: str) -> Iterator[str]:
 
 def kernel_queue_rows(_: str) -> Iterator[str]:
     """Linux's queues beside ours."""
-    yield from kernel_queues.table(kernel_queues.UML, list(kernel_queues.QUEUES), os.cpu_count() or 1)
+    yield from kernel_queues.table(list(kernel_queues.QUEUES), os.cpu_count() or 1)
 
 
 #: The senders with an equation in `laws`, and Copa without the mode that violates its equation.
@@ -483,8 +483,8 @@ TIMED = {
     "sweeps.txt",
     "users.txt",
 }
-#: Results that are made only if `--only` names them: they need valgrind, or the kernel of
-#: `scripts/build-uml`.
+#: Results that are made only if `--only` names them: they need valgrind, or a guest
+#: kernel (`verus virtual build`).
 ASKED = {"instructions.txt", "kernel-queues.txt"}
 
 

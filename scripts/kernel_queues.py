@@ -1,13 +1,12 @@
 """Linux's queues beside those of the simulator: the same Cubic flows through each, as a table.
 
-    scripts/build-uml LINUX_SOURCE                   # once: user-mode Linux, as target/uml/linux
+    verus virtual build --source LINUX_SOURCE        # once: 6.17 or newer, which has DualPI2
     python scripts/kernel_queues.py                  # `make kernel-queues`
     python scripts/kernel_queues.py --only RED PIE
 
-A kernel runs as an ordinary process (user-mode Linux, with this machine's files, read-only). Its
-clock stands still while it computes, so a busy machine changes nothing. Each run has a separate
-kernel, in which `kernel_queues_guest.py` sets up the path. No root is needed; `ip` and `tc`
-(iproute2) are.
+A kernel runs as an ordinary process, with this machine's files (docs/virtual.md). Its clock stands
+still while it computes, so a busy machine changes nothing. Each run has a separate kernel, in which
+`kernel_queues_guest.py` sets up the path. No root is needed; `ip` and `tc` (iproute2) are.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from typing import Any
 import numpy as np
 
 from verus import Flow, Link, simulate
+from verus.endpoints import guest_kernel
+from verus.endpoints.program import find_endpoint
 
 HERE = Path(__file__).parent
-#: The program that `build-uml` builds.
-UML = HERE.parent / "target/uml/linux"
 MBPS, RTT_MS, WARM_UP_S, SECONDS = 10, 40, 10, 60
 PACKET_BYTES = 1500
 #: The transmission time of a packet of that size, which the simulator's delays include and those of
@@ -88,7 +87,7 @@ class Case:
     flows: int
     ecn: bool
 
-    def kernel(self, linux: Path) -> dict[str, Any]:
+    def kernel(self, endpoint: str) -> dict[str, Any]:
         """The results of the kernel's queue."""
         task = {
             "qdisc": QUEUES[self.name].forms(self.ecn)[0],
@@ -100,15 +99,11 @@ class Case:
             "seconds": SECONDS,
         }
         with tempfile.TemporaryDirectory() as folder:
-            task_path = Path(folder, "task.json")
+            task_path, result = Path(folder, "task.json"), Path(folder, "result.json")
             task_path.write_text(json.dumps(task))
             python, guest = Path(sys.executable).resolve(), HERE / "kernel_queues_guest.py"
             done = subprocess.run(
-                [
-                    *(linux, "mem=512M", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "time-travel=inf-cpu"),
-                    *("con=null", "con0=null,fd:1", f"uml_dir={folder}", f"init={python}"),
-                    *("--", guest.resolve(), task_path, folder),
-                ],
+                [endpoint, "guest", "run", "--", python, guest.resolve(), task_path, result],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -116,9 +111,8 @@ class Case:
                 timeout=PATIENCE_S,
                 check=False,
             )
-            result, error = Path(folder, "result.json"), Path(folder, "error.txt")
-            if not result.exists():
-                raise RuntimeError(f"{self}: {error.read_text() if error.exists() else done.stdout}")
+            if done.returncode:
+                raise RuntimeError(f"{self}: {done.stdout}")
             measured: dict[str, Any] = json.loads(result.read_text())
         if QUEUES[self.name].computed not in measured["qdisc"]:
             raise RuntimeError(f"{self}: other settings than {QUEUES[self.name].computed}: {measured['qdisc']}")
@@ -204,16 +198,20 @@ def cases(names: list[str]) -> Iterator[Case]:
                 yield Case(name, flows, ecn)
 
 
-def table(linux: Path, names: list[str], jobs: int) -> Iterator[str]:
+def table(names: list[str], jobs: int) -> Iterator[str]:
     """The kernel's version, then the lines of the table."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     if missing := [tool for tool in ("ip", "tc") if not shutil.which(tool, path=path)]:
         sys.exit(f"{' and '.join(missing)} not found: install iproute2")
-    if not linux.exists():
-        sys.exit(f"{linux} not found: scripts/build-uml builds it from Linux's source")
+    endpoint, looked = find_endpoint()
+    if endpoint is None:
+        sys.exit(f"verus-endpoint is not in {looked}: `make build` makes it")
+    lacking = guest_kernel.describe().lacking
+    if "DualPI2" in names and "CONFIG_NET_SCH_DUALPI2" in lacking:
+        sys.exit("the guest kernel has no DualPI2, which Linux has since 6.17: verus virtual build --source …")
     rows = list(cases(names))
     with ThreadPoolExecutor(jobs) as pool:
-        kernels = list(pool.map(lambda case: case.kernel(linux.resolve()), rows))
+        kernels = list(pool.map(lambda case: case.kernel(endpoint), rows))
     yield f"Linux {kernels[0]['kernel']}"
     yield ""
     yield f"| {' | '.join(HEADS)} |"
@@ -225,11 +223,10 @@ def table(linux: Path, names: list[str], jobs: int) -> Iterator[str]:
 def main() -> None:
     """Prints the table, and each kernel's results to standard error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--linux", type=Path, default=UML, help="user-mode Linux (target/uml/linux)")
     parser.add_argument("--only", nargs="+", choices=QUEUES, default=list(QUEUES), help="these queues alone")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="kernels at the same time")
     options = parser.parse_args()
-    for line in table(options.linux, options.only, options.jobs):
+    for line in table(options.only, options.jobs):
         print(line)
 
 

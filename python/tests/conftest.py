@@ -31,6 +31,8 @@ PAGES = ("test_printed_commands", "test_own_controller_page")
 CLAIMS = ("test_claims", "test_arena")
 #: Tests over public recordings: `make test-recordings`.
 RECORDINGS = ("test_on_recordings",)
+#: Tests in a guest kernel: `make test-virtual`.
+VIRTUAL = ("test_virtual",)
 
 #: Files that take longest, which begin first: each stays on one worker, and for the last one all others would wait.
 LONGEST = (*PAGES, *CLAIMS, *RECORDINGS, "test_endpoint", "test_sweep")
@@ -56,6 +58,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.claims)
         if item.path.stem in RECORDINGS:
             item.add_marker(pytest.mark.recordings)
+        if item.path.stem in VIRTUAL:
+            item.add_marker(pytest.mark.virtual)
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from verus import papers
+from verus.endpoints import guest_kernel
+from verus.errors import FieldError
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -42,8 +44,10 @@ def elsewhere(command: str) -> str | None:
         return "a cluster"
     if words[0] in ("make", "git") or words[:2] == ["sudo", "apt"]:
         return "what fetches, builds and tests this, which is done"
-    if any(word.startswith("scripts/") for word in words):
+    if any(word.startswith("scripts/") for word in words) or words[:3] == ["verus", "virtual", "build"]:
         return "a kernel, which takes minutes to build"
+    if ({"virtual", "--virtual"} & set(words)) and (why := no_guest()):
+        return f"a guest kernel: {why}"
     if {"sweep", "tune"} & set(words) or any(re.search(r"tide|dctcp\.py|flood\.py|level\.py", word) for word in words):
         return "a study or a controller of the reader's own, whose pages have tests of their own"
     if words == ["verus", "report", "tuned"]:
@@ -86,6 +90,16 @@ def no_kernel() -> str:
         return why
     status = subprocess.run([BIN / "verus-endpoint", "kernel", "status"], capture_output=True, text=True, check=False)
     return status.stderr.strip() if status.returncode else ""
+
+
+@functools.cache
+def no_guest() -> str:
+    """Why nothing can run on virtual time here; empty if it can."""
+    try:
+        guest_kernel.describe()
+    except FieldError as error:
+        return str(error)
+    return guest_kernel.runs_here() or ""
 
 
 def cut_short(command: str) -> str:
@@ -162,6 +176,7 @@ class Shell:
             "PYTHONUNBUFFERED": "1",  # a server says at once that it is there
             "HOME": str(folder),
             "XDG_CONFIG_HOME": str(folder / ".config"),
+            guest_kernel.VARIABLE: str(guest_kernel.place()),
         }
 
     def run(self, command: str) -> None:

@@ -20,6 +20,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::thread;
 
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use verus_core::{Bytes, Duration, Time};
@@ -34,6 +36,7 @@ use verus_sim::{ChannelInfo, Paths, Scenario};
 use self::flow::{Flow, Logs, Outcome};
 use self::stage::Stage;
 use crate::failure::Failure;
+use crate::guest;
 use crate::shell::privilege;
 use crate::ui::Ui;
 
@@ -58,6 +61,9 @@ pub struct Args {
     /// Read several runs, and say only whether each can be had in real time.
     #[arg(long)]
     check: bool,
+    /// Run on virtual time, in a separate guest.
+    #[arg(long = "virtual")]
+    on_virtual_time: bool,
 }
 
 /// Smallest packet of data. A handshake's largest packet must be smaller, so that the link begins
@@ -92,14 +98,28 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         .read_to_string(&mut text)
         .map_err(|error| Failure::usage(format_args!("cannot read the run: {error}")))?;
     let not_a_run = |error| Failure::usage(format_args!("not a run: {error}"));
+    let kernel = args.on_virtual_time.then(guest::Kernel::find).transpose()?;
     if args.check {
         for job in serde_json::Deserializer::from_str(&text).into_iter::<Job>() {
-            job.map_err(not_a_run)?.parts()?;
+            job.map_err(not_a_run)?.parts(kernel.as_ref())?;
         }
         return Ok(());
     }
     let job: Job = serde_json::from_str(&text).map_err(not_a_run)?;
-    let (mut flows, paths) = job.parts()?;
+    let (mut flows, paths) = job.parts(kernel.as_ref())?;
+    if let Some(kernel) = &kernel {
+        // Ends with the lab, which may be killed.
+        set_pdeathsig(Signal::SIGTERM)
+            .map_err(|error| Failure::run(format_args!("virtual time: {error}")))?;
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::run(format_args!("this program's path: {error}")))?;
+        let task = guest::host::Task {
+            seed: job.scenario.seed,
+            input: Some(text.into_bytes()),
+            ..guest::host::Task::of(vec![program.into(), "emulate".into()])
+        };
+        return guest::host::run(kernel, task, ui);
+    }
     // Before rights are given up. Loaded programs are removed with this process, however it ends.
     let loaded = hold(&mut flows)?;
     privilege::acquire(None)?;
@@ -131,8 +151,8 @@ fn hold(flows: &mut [Kind]) -> Result<Vec<verus_kernel::Held>, Failure> {
 
 impl Job {
     /// The flows and the path, or an error if they cannot run in real time.
-    fn parts(&self) -> Result<(Vec<Kind>, Paths), Failure> {
-        let flows = self.flows()?;
+    fn parts(&self, kernel: Option<&guest::Kernel>) -> Result<(Vec<Kind>, Paths), Failure> {
+        let flows = self.flows(kernel)?;
         let paths = self.scenario.paths();
         Ok((
             flows,
@@ -140,8 +160,9 @@ impl Job {
         ))
     }
 
-    /// The kind of each flow, or an error if one of them cannot run in real time.
-    fn flows(&self) -> Result<Vec<Kind>, Failure> {
+    /// The kind of each flow, or an error if one of them cannot run in real time, or in a guest with
+    /// that kernel.
+    fn flows(&self, kernel: Option<&guest::Kernel>) -> Result<Vec<Kind>, Failure> {
         let scenario = &self.scenario;
         let refuse = |what: &str| Err(Failure::usage(format_args!("in real time, {what}")));
         if scenario.records {
@@ -167,7 +188,7 @@ impl Job {
             if !whole {
                 return refuse("all flows last for the whole run and have the same path");
             }
-            kinds.push(self.kind(&flow.scheme)?);
+            kinds.push(self.kind(&flow.scheme, kernel)?);
         }
         let ours = kinds
             .iter()
@@ -180,9 +201,12 @@ impl Job {
         Ok(kinds)
     }
 
-    fn kind(&self, text: &str) -> Result<Kind, Failure> {
+    fn kind(&self, text: &str, kernel: Option<&guest::Kernel>) -> Result<Kind, Failure> {
         let refused = |problem: String| Failure::usage(format_args!("scheme `{text}`: {problem}"));
         match External::parse(text).transpose().map_err(refused)? {
+            Some(External::Kernel(_)) if kernel.is_some() => Err(refused(
+                "the guest kernel of --virtual takes no programs (leave --virtual out)".to_owned(),
+            )),
             Some(External::Kernel(scheme)) => {
                 let mut words = scheme.split([':', ',']);
                 let law = words.next().unwrap_or_default();
@@ -192,13 +216,20 @@ impl Job {
                     .map_err(|error| refused(error.to_string()))
             }
             Some(External::Linux(name)) => {
-                let available = Path::new("/proc/sys/net/ipv4/tcp_available_congestion_control");
-                let available = std::fs::read_to_string(available).unwrap_or_default();
-                if !available.split_whitespace().any(|scheme| scheme == name) {
-                    let available = available.trim().replace(' ', ", ");
-                    return Err(refused(format!("this kernel has {available}")));
+                let (available, whose) = match kernel {
+                    // One that is not described is asked when it runs.
+                    Some(kernel) => (
+                        kernel.congestion_controls().map(<[String]>::to_vec),
+                        "the guest kernel",
+                    ),
+                    None => (Some(congestion_controls()), "this kernel"),
+                };
+                match available {
+                    Some(available) if !available.contains(&name) => {
+                        Err(refused(format!("{whose} has {}", available.join(", "))))
+                    }
+                    _ => Ok(Kind::Tcp(name)),
                 }
-                Ok(Kind::Tcp(name))
             }
             Some(External::Program(program)) => Ok(Kind::Program(program)),
             None => {
@@ -211,6 +242,13 @@ impl Job {
             }
         }
     }
+}
+
+/// Congestion controls of the running kernel.
+fn congestion_controls() -> Vec<String> {
+    let list = Path::new("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let list = std::fs::read_to_string(list).unwrap_or_default();
+    list.split_whitespace().map(str::to_owned).collect()
 }
 
 fn emulate(

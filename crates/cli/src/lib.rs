@@ -11,6 +11,8 @@ mod emulate;
 mod failure;
 mod files;
 mod folder;
+#[cfg(target_os = "linux")]
+mod guest;
 mod help;
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -80,6 +82,9 @@ enum Verb {
     #[cfg(target_os = "linux")]
     #[command(name = LAUNCH, hide = true)]
     Launch(shell::LaunchArgs),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Guest(guest::Args),
 }
 
 /// The program that `shell` starts, which then becomes the user's program.
@@ -124,6 +129,8 @@ pub fn main_with(algorithms: Registry, queues: queue::Registry) -> ExitCode {
         Verb::Emulate(args) => emulate::run(&args, &ui),
         #[cfg(target_os = "linux")]
         Verb::Launch(args) => shell::launch(&args),
+        #[cfg(target_os = "linux")]
+        Verb::Guest(args) => guest::run(&args, &ui),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

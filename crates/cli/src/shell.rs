@@ -44,6 +44,7 @@ use verus_emu::resolver::{self, Resolution};
 use crate::draft::{self, DraftFile};
 use crate::failure::Failure;
 use crate::folder;
+use crate::guest;
 use crate::signals::{self, Signals};
 use crate::typed::{millis, probability};
 use crate::ui::Ui;
@@ -156,6 +157,21 @@ pub struct Args {
     /// Exit with code 3 if the 99th percentile of the emulator's lateness in delivering packets is above this.
     #[arg(long, value_name = "MS", value_parser = millis)]
     max_lateness_ms: Option<f64>,
+    /// Run on virtual time, in a guest kernel of `verus virtual build`: without root, and with the
+    /// same result each time.
+    #[arg(long = "virtual")]
+    on_virtual_time: bool,
+    /// With --virtual, a command line that runs beside the program at the near end of the link,
+    /// which is $MAHIMAHI_BASE to the program; can be repeated.
+    #[arg(long, value_name = "CMD", requires = "on_virtual_time")]
+    server: Vec<OsString>,
+    /// With --virtual, how much processor time the guest may take while its clock stands still, in s:
+    /// a program that waits without sleeping stops it for good.
+    #[arg(long, value_name = "S", default_value_t = guest::host::STALL_S, requires = "on_virtual_time")]
+    stall_s: u64,
+    /// The digest of the guest kernel that this is running in.
+    #[arg(long, hide = true)]
+    in_guest: Option<String>,
     /// The program and its arguments (default: a shell).
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -361,8 +377,13 @@ impl Args {
 /// If it could not be run, or it failed: then its exit code.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let directions = args.directions()?;
-    for warning in args.cut_warnings() {
-        ui.note(format_args!("Warning: {warning}"));
+    if args.in_guest.is_none() {
+        for warning in args.cut_warnings() {
+            ui.note(format_args!("Warning: {warning}"));
+        }
+        if args.on_virtual_time {
+            return on_virtual_time(args, ui);
+        }
     }
     let caller = privilege::caller()?;
     if let Some(out) = &args.out {
@@ -370,7 +391,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         privilege::as_caller(caller.as_ref(), check).map_err(launcher_failure)??;
     }
     let standing = privilege::acquire(caller)?;
-    if standing.is_for_root() {
+    if standing.is_for_root() && args.in_guest.is_none() {
         ui.note("started as root itself, and not through sudo, doas or pkexec: the program runs as root too");
     }
     let mut signals = Signals::not_ignored().map_err(launcher_failure)?;
@@ -470,6 +491,30 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     }
     drop(host.place);
     verdict(args, ui, exit_code(status), summary.timing.lateness_p99_ms)
+}
+
+/// Runs the same command in a guest.
+fn on_virtual_time(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    if args.command.is_empty() {
+        return Err(Failure::usage(
+            "--virtual needs a program, as in `verus shell --virtual … -- CMD`: nobody can type on virtual time",
+        ));
+    }
+    let kernel = guest::Kernel::find()?;
+    let program = std::env::current_exe().map_err(launcher_failure)?;
+    let mut command: Vec<OsString> = std::env::args_os().collect();
+    command[0] = program.into();
+    let verb = command.iter().position(|word| word == "shell");
+    let options = verb.map_or(1, |verb| verb + 1);
+    let guest_kernel = ["--in-guest".into(), kernel.sha256.clone().into()];
+    command.splice(options..options, guest_kernel);
+    let task = guest::host::Task {
+        seed: args.seed,
+        servers: args.server.clone(),
+        stall_s: args.stall_s,
+        ..guest::host::Task::of(command)
+    };
+    guest::host::run(&kernel, task, ui)
 }
 
 /// The command's result: from the program's exit code, and from the punctuality of the link.
@@ -619,7 +664,11 @@ fn set_up_host(standing: &Standing, args: &Args, ui: &Ui) -> Result<Ends, Failur
     let mut masquerades = Vec::new();
     let mut confinements = Vec::new();
     let mut resolver = None;
-    if standing.reaches_internet() {
+    if args.in_guest.is_some() {
+        if args.server.is_empty() {
+            ui.note("verus: on virtual time the program reaches no other machine: --server starts what it talks to");
+        }
+    } else if standing.reaches_internet() {
         let table = format!("{}-{}", names.device, std::process::id());
         let translated = (|| -> io::Result<()> {
             masquerades.push(Masquerade::new(&table, names.ipv4.1.into())?);

@@ -10,21 +10,30 @@ const OLDEST: Duration = Duration::from_secs(10);
 /// Monotonic time since the clock was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    origin_nanos: u64,
+    /// Its zero on the system's clock; below that clock's zero in the first second after a boot.
+    origin_nanos: i64,
 }
 
 impl Clock {
     /// A clock that starts at one second: instants a little before its making can be told.
     pub fn new() -> Self {
+        Clock::made_at(nanos(clock_gettime(ClockId::Monotonic)))
+    }
+
+    fn made_at(monotonic_nanos: u64) -> Self {
         Clock {
-            origin_nanos: nanos(clock_gettime(ClockId::Monotonic)) - 1_000_000_000,
+            origin_nanos: monotonic_nanos as i64 - 1_000_000_000,
         }
     }
 
     /// Now.
     #[inline]
     pub fn now(&self) -> Time {
-        Time::from_nanos(nanos(clock_gettime(ClockId::Monotonic)) - self.origin_nanos)
+        self.at(nanos(clock_gettime(ClockId::Monotonic)))
+    }
+
+    fn at(&self, monotonic_nanos: u64) -> Time {
+        Time::from_nanos((monotonic_nanos as i64 - self.origin_nanos) as u64)
     }
 
     /// How long this machine has slept since it started: time that [`now`](Self::now) leaves out. Known on Linux.
@@ -41,7 +50,7 @@ impl Clock {
 
     /// `at` on the system's monotonic clock, as timers want it.
     pub fn to_timespec(self, at: Time) -> Timespec {
-        let nanos = self.origin_nanos.saturating_add(at.as_nanos());
+        let nanos = at.as_nanos().saturating_add_signed(self.origin_nanos);
         Timespec {
             tv_sec: (nanos / 1_000_000_000) as i64,
             tv_nsec: (nanos % 1_000_000_000) as _,
@@ -86,5 +95,24 @@ impl Wall {
             .filter(|&age| age < OLDEST)
             .unwrap_or(Duration::ZERO);
         Time::from_nanos(self.now.as_nanos().saturating_sub(age.as_nanos()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a guest on virtual time, which has booted within milliseconds.
+    #[test]
+    fn a_clock_may_be_made_in_the_first_second_after_a_boot() {
+        let second = 1_000_000_000;
+        for made in [0, 50_000_000, second, 86_400 * second] {
+            let clock = Clock::made_at(made);
+            assert_eq!(clock.at(made), Time::from_nanos(second));
+            let later = clock.at(made + 2 * second);
+            assert_eq!(later, Time::from_nanos(3 * second));
+            let timer = clock.to_timespec(later);
+            assert_eq!(nanos(timer), made + 2 * second);
+        }
     }
 }

@@ -104,6 +104,11 @@ _OPTIONS: dict[str, tuple[str, str]] = {
         "(`linux:cc=cubic`), or ours in it (`kernel:forward`; as root). Needs root or user "
         "namespaces (Linux).",
     ),
+    "virtual": (
+        "",
+        "As --emulate, on virtual time: in a guest kernel (`verus virtual build`), without root, and with the same "
+        "results each time (docs/virtual.md).",
+    ),
     "transports": (
         "NAME",
         "With --emulate, the transport of our controllers: `udp` (the default), `quic`, or both.",

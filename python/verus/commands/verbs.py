@@ -127,6 +127,24 @@ VERBS = {
         "trace",
         ("verus trace fetch", "verus trace fetch cs244"),
     ),
+    "virtual": Verb(
+        "Run real programs and Linux's TCP on virtual time: build the guest kernel, and see what it can do.",
+        "",
+        ("verus virtual build", "verus virtual status"),
+        "docs/virtual.md",
+    ),
+    "virtual build": Verb(
+        "Build the guest kernel from a source of Linux.",
+        "virtual",
+        ("verus virtual build", "verus virtual build --source linux-7.0.tar.xz"),
+        "docs/virtual.md",
+    ),
+    "virtual status": Verb(
+        "Say which guest kernel there is and what it can do.",
+        "virtual",
+        ("verus virtual status",),
+        "docs/virtual.md",
+    ),
     "train": Verb(
         "Learn a transition matrix of delay and window from a controller's runs.",
         "train",

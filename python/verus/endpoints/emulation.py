@@ -1,5 +1,7 @@
 """Runs comparisons in real time: each run is a separate process, between two network namespaces.
 
+On virtual time, each process has a guest kernel to itself, whose clock stands still while it computes.
+
 Outcomes have the same shape as the simulator's, so all later code is the same for both.
 """
 
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from verus import _verus
+from verus.endpoints import guest_kernel
 from verus.endpoints.program import BAD_INPUT, find_endpoint
 from verus.errors import FieldError
 from verus.lab.runner import Ended, Logs, Outcome, Progress, all_of, in_threads
@@ -36,14 +39,22 @@ def run_all(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = N
     return all_of(runs, [ended[index] for index in range(len(runs))])
 
 
-def engine() -> str:
+def engine(*, virtual: bool = False) -> str:
     """The identity of the installed program, by the digest of its file: as `verus.lab.store.engine` for the simulator.
 
+    On virtual time, that of the guest kernel follows.
+
     Raises:
-        FieldError: It is not installed.
+        FieldError: One of them is not installed.
     """
     binary = _binary()
-    return f"{_verus.version()}-{hashlib.sha256(Path(binary).read_bytes()).hexdigest()[:12]}"
+    program = f"{_verus.version()}-{hashlib.sha256(Path(binary).read_bytes()).hexdigest()[:12]}"
+    return f"{program}-{_virtual()}" if virtual else program
+
+
+def _virtual() -> str:
+    """The name of virtual time in results, with the beginning of the guest kernel's digest."""
+    return f"virtual-{guest_kernel.digest()[:12]}"
 
 
 def _binary() -> str:
@@ -54,7 +65,12 @@ def _binary() -> str:
 
 
 def as_ended(
-    runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None, logs: Logs | None = None
+    runs: Sequence[Run],
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    logs: Logs | None = None,
+    virtual: bool = False,
 ) -> Generator[tuple[int, Ended]]:
     """Runs everything behind an emulated link; yields each one's index and outcome as soon as it ends.
 
@@ -65,21 +81,24 @@ def as_ended(
         jobs: The number of runs at the same time. They share the machine, so check their lateness.
         progress: Called from time to time.
         logs: The folder for logs of our flows, or None.
+        virtual: Whether to run on virtual time, each in a guest kernel of its own.
 
     Raises:
-        FieldError: The program is not installed.
+        FieldError: The program or the guest kernel is not installed.
         ValueError: A run is refused, or needs privileges that this process lacks.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
-    binary = _binary()
-    _check(binary, runs)
-    crew = _Crew(binary)
+    command = [_binary(), "emulate", *(["--virtual"] if virtual else [])]
+    _check(command, runs)
+    crew = _Crew(command, _virtual() if virtual else "emulated")
     began = time.monotonic()
     expected_s = sum(float(run.scenario["duration_s"]) for run in runs) / jobs
 
     def tell(done: int) -> None:
         if progress is not None:
-            fraction = min((time.monotonic() - began) / max(expected_s, 1e-9), 0.99) if done < len(runs) else 1.0
+            elapsed = (time.monotonic() - began) / max(expected_s, 1e-9)
+            # How fast virtual time passes is not known beforehand.
+            fraction = done / len(runs) if virtual or done == len(runs) else min(elapsed, 0.99)
             progress(done, len(runs), fraction)
 
     def work(index: int) -> Ended:
@@ -91,12 +110,10 @@ def as_ended(
     return in_threads(len(runs), work, threads=jobs, tell=tell, stop=crew.stop)
 
 
-def _check(binary: str, runs: Sequence[Run]) -> None:
+def _check(command: Sequence[str], runs: Sequence[Run]) -> None:
     """Refuses runs that real time does not support, before the first begins: each takes its whole duration."""
     jobs = dict.fromkeys(json.dumps(_job(run), allow_nan=False) for run in runs)
-    checked = subprocess.run(
-        [binary, "emulate", "--check"], input="\n".join(jobs), capture_output=True, text=True, check=False
-    )
+    checked = subprocess.run([*command, "--check"], input="\n".join(jobs), capture_output=True, text=True, check=False)
     if checked.returncode:
         raise ValueError(_problem(checked.stderr, checked.returncode))
 
@@ -113,8 +130,9 @@ def _problem(errors: str, code: int) -> str:
 class _Crew:
     """The running processes."""
 
-    def __init__(self, binary: str) -> None:
-        self._binary = binary
+    def __init__(self, command: Sequence[str], engine: str) -> None:
+        self._command = command
+        self._engine = engine
         self._lock = threading.Lock()
         self._working: set[subprocess.Popen[str]] = set()
         self._stopped = False
@@ -129,7 +147,7 @@ class _Crew:
             if self._stopped:
                 raise RuntimeError("stopped")
             process = subprocess.Popen(
-                [self._binary, "emulate"],
+                self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -146,7 +164,7 @@ class _Crew:
             if process.returncode == BAD_INPUT:
                 raise ValueError(problem)
             raise RuntimeError(problem)
-        return _outcome(json.loads(out))
+        return {**_outcome(json.loads(out)), "engine": self._engine}
 
     def stop(self) -> None:
         with self._lock:
@@ -182,7 +200,6 @@ def _outcome(report: Mapping[str, Any]) -> Outcome:
         "delay_ms": np.asarray([point["delay_ms"] for _, point in points], dtype=float),
     }
     return {
-        "engine": "emulated",
         "transport": "+".join(dict.fromkeys(flow["transport"] for flow in report["flows"])),
         "metrics": report["metrics"],
         "trace": report["trace"],

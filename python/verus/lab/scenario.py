@@ -233,6 +233,7 @@ class Settings(RunSettings, PathSettings):
         stretches: Runs of each cell in place of ``repeat``, likewise, each over another part of its recording.
         records: Whether to keep one record for each packet.
         emulate: Whether to run in real time, behind an emulated link, rather than simulate.
+        virtual: Whether to do so on virtual time, in a guest kernel (`verus virtual build`); this sets ``emulate``.
         transports: The transports of our controllers then: ``udp``, ``quic``.
     """
 
@@ -246,6 +247,7 @@ class Settings(RunSettings, PathSettings):
     stretches: int | None = None
     records: bool = False
     emulate: bool = False
+    virtual: bool = False
     transports: Sequence[str] = ("udp",)
 
     def __post_init__(self) -> None:
@@ -254,6 +256,8 @@ class Settings(RunSettings, PathSettings):
             value = getattr(self, entry.name)
             if isinstance(value, Integral) and not isinstance(value, int):
                 object.__setattr__(self, entry.name, int(value))
+        if self.virtual:
+            object.__setattr__(self, "emulate", True)
 
     def check(self) -> None:
         """Refuses invalid settings, before anything runs.

@@ -263,6 +263,8 @@ pub fn write(
             "size_offsets": args.size_offsets, "up_size_offsets": args.up_size_offsets,
             "opportunity_bytes": args.opportunity_bytes, "mtu": args.mtu, "seed": args.seed,
         },
+        // The digest of the guest kernel on virtual time.
+        "kernel_sha256": args.in_guest,
         "seeds": [args.seed],
         "channels": channels,
         "runs": configured,

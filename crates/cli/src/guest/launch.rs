@@ -1,0 +1,42 @@
+//! The process that becomes user-mode Linux. A separate process is needed, because little is safe
+//! between a fork and an exec.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::sys::personality::{self, Persona};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, getppid, setsid};
+
+use crate::failure::Failure;
+
+/// For `guest run`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The process that started this one.
+    #[arg(long)]
+    parent: i32,
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Becomes the guest, which ends with its parent, has the same addresses each time, and receives no
+/// signal from the keyboard.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let failed = |error: nix::Error| Failure::launcher(format_args!("the guest: {error}"));
+    set_pdeathsig(Signal::SIGKILL).map_err(failed)?;
+    if getppid() != Pid::from_raw(args.parent) {
+        return Err(Failure::signal(Signal::SIGKILL as i32));
+    }
+    setsid().map_err(failed)?;
+    let persona = personality::get().map_err(failed)?;
+    personality::set(persona | Persona::ADDR_NO_RANDOMIZE).map_err(failed)?;
+    let (program, words) = args.command.split_first().expect("clap takes at least one");
+    let error = Command::new(program).args(words).exec();
+    Err(Failure::launcher(format_args!(
+        "the guest kernel `{}` cannot be run: {error}",
+        program.to_string_lossy()
+    )))
+}

@@ -1,0 +1,239 @@
+"""Virtual time: real programs and Linux's TCP in a guest kernel, with the same result each time."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from verus.endpoints import guest_kernel
+from verus.endpoints.program import find_endpoint
+from verus.errors import FieldError
+
+from .conftest import Command
+
+#: A sender of data as fast as TCP accepts it, a receiver, and the emulated path that they cross.
+SENDER = """
+import socket, sys, time
+end = time.monotonic() + float(sys.argv[3])
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as stream:
+    while time.monotonic() < end:
+        stream.sendall(bytes(10_000))
+"""
+SINK = """
+import socket
+stream, _ = socket.create_server(("", 5000)).accept()
+while stream.recv(65536):
+    pass
+"""
+LINK = ("--down", "rate:8", "--up", "rate:8", "--delay-ms", "20", "--queue", "droptail:bytes=100kB")
+
+
+class Shell:
+    """`verus-endpoint shell --virtual` in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        binary, _ = find_endpoint()
+        assert binary is not None
+        self.binary = binary
+
+    def start(self, *words: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self.binary, "shell", "--virtual", *map(str, words)],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(self.folder)},
+        )
+
+    def run(self, *words: object) -> tuple[int, str, str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=300)
+        return process.returncode, out, err
+
+    def guests(self) -> set[int]:
+        """Processes of guests whose folders are here, which work in these."""
+        ids = set()
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it may have ended
+                if (entry / "cwd").readlink().match(f"{self.folder}/verus-virtual-*/*"):
+                    ids.add(int(entry.name))
+        return ids
+
+    def left(self) -> list[Path]:
+        return list(self.folder.glob("verus-virtual-*"))
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Path:
+    """The guest kernel of the user's cache: without it these tests are skipped, but fail where `CI` is set."""
+    try:
+        guest_kernel.describe()
+        problem = guest_kernel.runs_here()
+    except FieldError as error:
+        problem = str(error)
+    if problem:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"nothing runs on virtual time here: {problem}")
+    return guest_kernel.place()
+
+
+@pytest.fixture
+def shell(kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.setenv(guest_kernel.VARIABLE, str(kernel))
+    return Shell(tmp_path)
+
+
+def test_output_and_exit_code_are_those_of_the_program(shell: Shell) -> None:
+    code, out, err = shell.run(*LINK, "--", "sh", "-c", "pwd; echo $MAHIMAHI_BASE; echo problem >&2; exit 3")
+    assert (code, out) == (3, f"{shell.folder}\n100.64.0.1\n")
+    assert "problem\n" in err
+    assert "devices lost 0 packets" in err
+    assert shell.run(*LINK, "--", "nosuchprogram")[0] == 127
+    assert shell.left() == []
+
+
+def test_output_comes_while_the_program_runs(shell: Shell) -> None:
+    program = "import time\nprint('first', flush=True)\ntime.sleep(0.01)\nwhile True: pass"
+    process = shell.start(*LINK, "--stall-s", 5, "--", sys.executable, "-c", program)
+    assert process.stdout is not None
+    began = time.monotonic()
+    assert process.stdout.readline() == "first\n"
+    assert process.poll() is None, f"it ended after {time.monotonic() - began} s"
+    process.communicate(timeout=120)
+
+
+def test_a_program_that_waits_without_sleeping_ends_with_a_sentence(shell: Shell) -> None:
+    code, _, err = shell.run(*LINK, "--stall-s", 2, "--", sys.executable, "-c", "while True: pass")
+    assert code == 125
+    assert "clock stood still for 2 s of processor time" in err
+    assert shell.guests() == set()
+    assert shell.left() == []
+
+
+def test_what_sleeps_takes_no_time(shell: Shell) -> None:
+    began = time.monotonic()
+    code, out, _ = shell.run(*LINK, "--", "sh", "-c", "date +%s; sleep 600; date +%s")
+    assert code == 0
+    first, last = map(int, out.split())
+    assert last - first == 600
+    assert time.monotonic() - began < 300
+
+
+def test_two_runs_are_the_same_to_the_byte(shell: Shell) -> None:
+    (shell.folder / "send.py").write_text(SENDER)
+    (shell.folder / "sink.py").write_text(SINK)
+    sink = f"{sys.executable} sink.py"
+    contents = []
+    for name in ("one", "two"):
+        code, out, err = shell.run(
+            *(*LINK, "--server", sink, "--seed", 4, "--loss", "0.5%", "--out", name, "--log-up", f"{name}.log"),
+            *(
+                "--",
+                "sh",
+                "-c",
+                f"{sys.executable} send.py $MAHIMAHI_BASE 5000 5; head -c 8 /dev/urandom | od; date +%N",
+            ),
+        )
+        assert code == 0, err
+        logs = [shell.folder / f"{name}.log", *sorted((shell.folder / name).iterdir())]
+        contents.append([out, *(hashlib.sha256(path.read_bytes()).hexdigest() for path in logs)])
+    run = json.loads((shell.folder / "one" / "run.json").read_text())
+    assert run["kernel_sha256"] == guest_kernel.digest()
+    assert run["timing"]["lateness_p99_ms"] < 0.1
+    assert run["timing"]["device_losses"] == 0
+    (up,) = (
+        json.loads(line) for line in (shell.folder / "one" / "results.jsonl").read_text().splitlines() if "(up)" in line
+    )
+    assert 6 < up["throughput_mbps"] <= 8.01
+    # The settings have the folder's name nowhere, and the wall clock is the guest's.
+    assert contents[0] == contents[1]
+
+
+def test_another_seed_is_another_run(shell: Shell) -> None:
+    random = ("--", "sh", "-c", "head -c 8 /dev/urandom | od")
+    one, two = (shell.run(*LINK, "--seed", seed, *random) for seed in (1, 2))
+    assert one[0] == two[0] == 0
+    assert one[1] != two[1]
+
+
+def test_ctrl_c_reaches_the_program(shell: Shell) -> None:
+    program = "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.05; done"
+    process = shell.start(*LINK, "--", "sh", "-c", program)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (7, "caught\n")
+    assert shell.left() == []
+
+
+def test_nothing_is_left_of_a_process_that_was_killed(shell: Shell) -> None:
+    for delay in (0.0, 0.1, 0.5, 2.0):
+        process = shell.start(*LINK, "--", "sh", "-c", "while :; do sleep 0.05; done")
+        time.sleep(delay)
+        assert shell.guests() or delay < 1
+        process.kill()
+        process.communicate(timeout=60)
+        until = time.monotonic() + 20
+        while (still := shell.guests()) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not still
+    assert shell.run(*LINK, "--", "true")[0] == 0
+    assert shell.left() == []
+
+
+@pytest.fixture
+def lab(kernel: Path, verus: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    monkeypatch.setenv(guest_kernel.VARIABLE, str(kernel))
+    return verus
+
+
+def test_a_comparison_is_the_same_each_time(lab: Command, tmp_path: Path) -> None:
+    (tmp_path / "send.py").write_text(SENDER)
+    program = f"cmd[own]:{sys.executable} send.py {{host}} {{port}} {{seconds}}"
+    words = (
+        *("compare", "--virtual", "--trace", "rate:8", "--queue", "droptail:bytes=60kB", "--duration", 4),
+        *("--scheme", "forward", "cubic", "linux:cc=cubic", "linux:cc=bbr", program, "--json"),
+    )
+    one, two = lab(*words), lab(*words, "--jobs", 1)
+    assert one.code == 0, one.err
+    assert one.out == two.out
+    rows = [json.loads(line) for line in one.out.splitlines()]
+    assert [row["transport"] for row in rows] == ["udp", "udp", "tcp", "tcp", "program"]
+    for row in rows:
+        assert row["engine"] == f"virtual-{guest_kernel.digest()[:12]}"
+        assert row["capacity_mbps"] == pytest.approx(8, rel=1e-3)
+        assert 0.5 < row["utilization"] <= 1.01
+    assert "Deliveries late: p99 at most 0.0" in one.err
+
+
+def test_what_the_guest_has_not_is_refused_before_any_run(lab: Command, tmp_path: Path) -> None:
+    ran = lab("compare", "--virtual", "--trace", "rate:5", "--scheme", "cubic", "linux:cc=nosuch", "--duration", 600)
+    assert (ran.code, ran.out) == (2, "")
+    assert "scheme `linux:cc=nosuch`: the guest kernel has " in ran.err
+    ran = lab("compare", "--virtual", "--trace", "rate:5", "--scheme", "kernel:forward", "--duration", 600)
+    assert ran.code == 2
+    assert "--virtual takes no programs" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_status_says_what_the_kernel_can_do(lab: Command) -> None:
+    ran = lab("virtual", "status", "--json")
+    assert ran.code == 0, ran.err
+    status = json.loads(ran.out)
+    assert {"bbr", "cubic", "reno", "vegas"} <= set(status["congestion_controls"])
+    assert status["sha256"] == guest_kernel.digest()
+    assert status["runs"]
+    ran = lab("virtual", "status")
+    assert "yes" in ran.out
