@@ -20,8 +20,6 @@ const SIZE: u64 = 1200;
 const SEND_WINDOW: u64 = 10_000_000;
 /// kGranularity (RFC 9002 §6.1.2).
 const GRANULARITY: Duration = Duration::from_millis(1);
-/// kPacketThreshold (§6.1.1).
-const PACKET_THRESHOLD: u64 = 3;
 /// kPersistentCongestionThreshold (§7.6.1).
 const PERSISTENT: u64 = 3;
 
@@ -35,7 +33,6 @@ struct Stack {
     smoothed: Option<Duration>,
     variance: Duration,
     latest: Duration,
-    packet_threshold: u64,
     time_threshold: f64,
     loss_timer: Option<Time>,
     last_sent: Time,
@@ -51,10 +48,10 @@ impl Side for Stack {
     fn new(scheme: &Scheme, seed: u64) -> Self {
         let controller = scheme.config().build(seed);
         // As the factory configures quinn.
-        let (packet_threshold, time_threshold) = match controller.recovery().loss {
-            LossRule::Rack => (PACKET_THRESHOLD, 9.0 / 8.0),
-            LossRule::DelayTimer { factor } => (u64::MAX, 1.0 + factor),
-            LossRule::FixedTimer { .. } => (u64::MAX, 4.0),
+        let time_threshold = match controller.recovery().loss {
+            LossRule::Rack => 5.0 / 4.0,
+            LossRule::DelayTimer { factor } => 1.0 + factor,
+            LossRule::FixedTimer { .. } => 4.0,
         };
         let mut bridge = Bridge::new(controller, Time::ZERO, SIZE as u16);
         bridge.set_driven(true);
@@ -66,7 +63,6 @@ impl Side for Stack {
             smoothed: None,
             variance: Duration::ZERO,
             latest: Duration::ZERO,
-            packet_threshold,
             time_threshold,
             loss_timer: None,
             last_sent: Time::ZERO,
@@ -193,8 +189,7 @@ impl Stack {
         let wait = delay.mul_f64(self.time_threshold).max(GRANULARITY);
         let mut lost = Vec::new();
         for (&number, &at) in self.sent.range(..largest) {
-            let many = largest - number >= self.packet_threshold;
-            if many || at + wait <= now {
+            if at + wait <= now {
                 lost.push((number, at));
             } else {
                 self.loss_timer = Some(at + wait);
