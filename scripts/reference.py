@@ -206,7 +206,7 @@ def names() -> str:
     lists = {kind.capitalize(): getattr(_verus, f"list_{kind}") for kind in kinds if kind != "channels"}
     for title, give in lists.items():
         parts.append(f"## {title}")
-        for entry in json.loads(give()):
+        for entry in give():
             parts.append(f"### {entry['name']}\n\n{entry['summary']}")
             rows = [
                 (f"`{key['key']}`", shown(key.get("default")), key.get("unit") or "", key.get("meaning") or "")

@@ -107,7 +107,7 @@ def test_a_bad_value_raises_with_its_field(call: object, field: str) -> None:
 
 
 def test_compare_has_every_setting_of_a_simulation_with_its_default() -> None:
-    real_time = {"emulate", "transports"}  # `verus compare --emulate` alone
+    real_time = {"emulate", "virtual", "transports"}  # `verus compare --emulate` alone
     parameters = inspect.signature(compare).parameters
     settings = {entry.name: entry.default for entry in dataclasses.fields(Settings) if entry.name not in real_time}
     assert parameters.keys() - {"threads", "progress"} == settings.keys()

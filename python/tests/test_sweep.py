@@ -401,7 +401,17 @@ def test_a_file_that_is_not_there_is_named(verus: Command) -> None:
 
 def test_a_study_may_vary_every_setting_of_a_simulation() -> None:
     settings = {entry.name for entry in dataclasses.fields(Settings)}
-    elsewhere = {"emulate", "transports", "records", "bin_ms", "repeat", "stretches", "changes", "changes_repeat_s"}
+    elsewhere = {
+        "emulate",
+        "virtual",
+        "transports",
+        "records",
+        "bin_ms",
+        "repeat",
+        "stretches",
+        "changes",
+        "changes_repeat_s",
+    }
     keys = {study._LISTS.get(key, key) for key in study.KEYS}
     assert keys == settings - elsewhere
     assert set(study.EXTRA) == set(study.KEYS) - set(ROW_FIELDS) - {"mix"}

@@ -25,7 +25,7 @@ _NAMES = {
 
 def build(
     *,
-    source: Annotated[Path | None, one("PATH")] = None,
+    source: Annotated[Path | None, one("SOURCE")] = None,
     jobs: Annotated[int | None, COUNT] = None,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> None:

@@ -228,7 +228,7 @@ impl Desk {
     /// Writes what the clock says.
     fn beat(&self) -> io::Result<()> {
         let now = clock_gettime(ClockId::Monotonic);
-        let ns = now.tv_sec * 1_000_000_000 + i64::from(now.tv_nsec);
+        let ns = now.tv_sec * 1_000_000_000 + now.tv_nsec;
         self.clock.write_all_at(&ns.to_ne_bytes(), 0)
     }
 }
