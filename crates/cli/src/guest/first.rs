@@ -263,8 +263,8 @@ fn set_up() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until timers are exact. Until a few seconds after boot they have the resolution of the
-/// kernel's ticks, and packets would leave in bursts.
+/// Waits until timers are exact. Until the kernel has switched to its high resolution, they have that
+/// of its ticks, and packets would leave in bursts.
 fn await_fine_timers() -> io::Result<()> {
     let mut waited = Span::ZERO;
     while clock_getres(ClockId::Monotonic).tv_nsec > 1 {
