@@ -24,6 +24,8 @@ from .conftest import Command
 
 #: Name of Cubic's value in the same row.
 CUBIC = "Cubic's used %"
+#: Column of the arena whose buffer is eight bandwidth-delay products.
+DEEPEST = "beside Cubic, deep"
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -132,6 +134,10 @@ def test_what_operators_are_told_is_the_result() -> None:
         assert f"| {products} | {share(10, products)} | {share(50, products)} |" in page
     deep = [f"{share(mbps, '2')} and {share(mbps, '4')}" for mbps in (10, 50)]
     assert f"gets {deep[0]} of a fair share at 10 Mbit/s, {deep[1]} at 50" in front
+    with (DOCS / "results" / "arena.csv").open(encoding="utf-8", newline="") as arena:
+        (eight,) = (row for row in csv.DictReader(arena) if (row["sender"], row["column"]) == ("Forward", DEEPEST))
+    share_of_eight = eight["found"].split()[0]
+    assert f"In eight it gets [{share_of_eight}](docs/arena.md) at 20 Mbit/s" in front
     assert f"{share(10, '1')}, {deep[0]} of a fair share at 10 Mbit/s, and {share(50, '1')}, {deep[1]} at 50" in own
     for text in (page, front):
         assert f"{wifi('used %')} of the link, Cubic {wifi(CUBIC)}" in text

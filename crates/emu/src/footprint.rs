@@ -235,7 +235,10 @@ impl Drop for Place {
 }
 
 /// Makes a folder that no other user may write to, or checks that an existing one is such a folder.
-fn own_folder(folder: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// If it cannot be made, or another user owns it or may write to it.
+pub fn own_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)

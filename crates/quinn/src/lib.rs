@@ -114,8 +114,8 @@ impl Factory {
         match self.config.build(self.seed).recovery().loss {
             LossRule::Rack => {
                 // RFC 9002 §6.1.2 alone, with a quarter of a round trip, RACK's reordering window
-                // (RFC 8985 §6.2). A threshold of packets (§6.1.1) would declare lost what is late
-                // by three packets, 0.4 ms at 100 Mbit/s.
+                // (RFC 8985 §6.2). By a threshold of packets (§6.1.1), a packet that is three
+                // packets late is lost: 0.4 ms at 100 Mbit/s.
                 transport
                     .packet_threshold(u32::MAX)
                     .time_threshold(5.0 / 4.0);

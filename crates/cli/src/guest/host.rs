@@ -12,6 +12,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{getegid, geteuid};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
+use verus_emu::footprint::own_folder;
 
 use super::kernel::Kernel;
 use super::work::{CLOCK, FAILURE, OUTPUTS, SIGNAL, STATUS, WORK, Work};
@@ -21,7 +22,7 @@ use crate::ui::Ui;
 
 /// Processor time in which the guest's clock may stand still, s.
 pub const STALL_S: u64 = 60;
-/// The guest's memory. The host gives it page by page, as it is used.
+/// The guest's memory. The host allocates a page when the guest first uses it.
 const MEMORY: &str = "2G";
 /// The wall clock at boot: 2026-01-01T00:00:00Z, ns.
 const START_NS: u64 = 1_767_225_600_000_000_000;
@@ -423,22 +424,6 @@ fn sweep(parent: &Path) -> io::Result<()> {
         }
         // A guest that ends may just remove it.
         present(fs::remove_dir_all(&path))?;
-    }
-    Ok(())
-}
-
-/// Makes a folder that only this user may write to.
-fn own_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
-    let metadata = fs::symlink_metadata(folder)?;
-    if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "others may write there",
-        ));
     }
     Ok(())
 }
