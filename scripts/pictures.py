@@ -94,11 +94,11 @@ def verus_estimate() -> Figure:
 def forward_queue() -> Figure:
     """The queue that forward aims at, and the actual one."""
     comparison = run("forward")
-    rows = columns(comparison, "forward", {"queue_ms": "that stands, Q", "target_ms": "asked for, q(r)"}, 20, 25)
+    rows = columns(comparison, "forward", {"queue_ms": "queueing delay, Q", "target_ms": "target, q(r)"}, 20, 25)
     return lines(
         rows,
         name="forward-queue",
-        title="The queue that forward asks for, and the one that stands",
+        title="The queueing delay of forward, and its target",
         caption=f"One flow of forward, from 20 to 25 s. {CONDITIONS}.",
         x="time, s",
         y="delay, ms",

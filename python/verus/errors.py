@@ -63,8 +63,11 @@ def in_flags(error: FieldError) -> str:
     Example:
         >>> in_flags(FieldError("packet_bytes", "must be at most 1400 beside light_trace, not 1500", "light_trace"))
         '--packet-bytes: must be at most 1400 beside --light-trace, not 1500'
+        >>> in_flags(FieldError("delay_ms", "must be left out beside delay_series, not `delay_series`", "delay_series"))
+        '--delay-ms: must be left out beside --delay-series, not `delay_series`'
     """
-    problem = error.problem.replace(error.other, flag_of(error.other)) if error.other else error.problem
+    # The first one: the value behind it may contain the same text.
+    problem = error.problem.replace(error.other, flag_of(error.other), 1) if error.other else error.problem
     return f"{flag_of(error.field)}: {problem}"
 
 
