@@ -48,15 +48,15 @@ def build(
     last = ""
     with talk.progress("building the guest kernel") as progress:
 
-        def told(what: str, fraction: float | None) -> None:
+        def show(step: str, fraction: float | None) -> None:
             nonlocal last
-            if what != last:
-                last = what
-                talk.say(f"{what[0].upper()}{what[1:]} …")
+            if step != last:
+                last = step
+                talk.say(f"{step[0].upper()}{step[1:]} …")
             if progress is not None and fraction is not None:
                 progress(round(1e2 * fraction), 100, fraction)
 
-        kernel = guest_kernel.build(source, jobs=jobs, tell=told)
+        kernel = guest_kernel.build(source, jobs=jobs, tell=show)
     talk.say(f"Built in {time.monotonic() - began:.0f} s: {guest_kernel.place()}")
     tell(f"Linux {kernel.release}, SHA-256 {kernel.sha256}")
 
