@@ -1,4 +1,4 @@
-"""Runs the commands that documents quote again, and writes the results into `docs/results`, where tests read them.
+"""Runs the commands that documents quote again, and writes their tables on the pages and into `docs/results`.
 
     python scripts/figures.py --traces FOLDER              # `make figures`: what a run repeats to the last digit
     python scripts/figures.py --traces FOLDER --timed      # `make figures-timed`: what a busy machine would falsify
@@ -8,9 +8,10 @@
 
 A claim is checked on recordings or on built-in channels; without the folder of recordings nothing is written.
 
-The page of a `.csv` is written from it. The output of a program is kept unchanged (`.txt`). Above
-each table that quotes it the page names the file (`<!-- from speed.txt -->`), and the same table in
-the output replaces it.
+Above each table that shows a result, the page names the result (`<!-- from speed.txt -->`), and the
+table with the same heads replaces it. A result that its page shows as a whole has no file: a digest
+of the tables in `sources.json` tells when one was changed by hand. Of the others, `docs/results` has
+the table (`.csv`) or what the program printed (`.txt`).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ import verus
 from verus import suites
 from verus.lab.scenario import Contestant
 from verus.papers.own.arena.field import SENDERS as ARENA
+from verus.report.grid import to_csv
 from verus.suites.judge import MISSED, PASSED, judge
 from verus.suites.show import shown
 
@@ -61,6 +63,30 @@ REPRODUCED = {
     "forward.csv": ("reproduce forward --seed 6", "forward.md"),
     "check.csv": (f"check {CHECKED} --suite rfc9743 bbr-draft c4 picoquic rmcat scream laws", "check.md"),
 }
+#: Results that their page shows as a whole, so that they have no file.
+ON_PAGE = {
+    "ablation.csv",
+    "agreement.csv",
+    "arena-cost.txt",
+    "arena.csv",
+    "check.csv",
+    "equilibrium.txt",
+    "fairness.txt",
+    "forward-parts.txt",
+    "growth.txt",
+    "instructions.txt",
+    "kernel.txt",
+    "laws.txt",
+    "losses.txt",
+    "peers.csv",
+    "python-rate.txt",
+    "speed.txt",
+    "sweeps.txt",
+    "umts.txt",
+    "users.txt",
+}
+#: The rows of `forward.csv` that sentences quote, by group; its page shows means of the others.
+QUOTED = ("beside one Cubic", "files alone", "jitter")
 #: Input files of results: channels, and rows of suites.
 CHANNELS = "crates/channel/src/generate/*.tsv"
 SUITES = "python/verus/suites/*.toml"
@@ -573,11 +599,12 @@ def main() -> None:
             else:
                 page, command = PRINTED[name].page, "; ".join(PRINTED[name].commands)
                 text = "\n".join(printed(line, options.traces) for line in PRINTED[name].commands)
-            if not name.endswith(".csv"):
+            if not name.endswith(".csv") and name not in ON_PAGE:
                 (RESULTS / name).write_text(text)
             path = DOCS / page
             whole = name == "claims.csv" or path.parent == RESULTS
-            path.write_text(text if whole else with_tables(path.read_text(), text, needed=name not in PRINTED))
+            needed = name not in PRINTED or name in ON_PAGE
+            path.write_text(text if whole else with_tables(path.read_text(), text, needed=needed))
             # One by one, so that earlier results are kept when a later command fails.
             sources = json.loads((RESULTS / "sources.json").read_text())
             sources[name] = {
@@ -587,13 +614,16 @@ def main() -> None:
                 "commit": commit.strip(),
                 "machine": machine(),
             }
+            if name in ON_PAGE or name == "forward.csv":
+                sources[name]["tables"] = made_of.tables(path.read_text(), name)
             if of := OF.get(name):
                 digest = made_of.behaviour(of.senders, reordering=of.reordering)
                 sources[name] |= {"senders": of.senders, "reordering": of.reordering, "behaviour": digest}
                 sources[name] |= {"inputs": of.inputs, "read": made_of.files(of.inputs)}
                 if name not in WITHOUT_RECORDINGS:
                     sources[name]["recordings"] = made_of.recordings(Path(options.traces))
-            (RESULTS / "sources.json").write_text(json.dumps(sources, indent=1, ensure_ascii=False) + "\n")
+            lines = (f'"{name}": {json.dumps(source, ensure_ascii=False)}' for name, source in sources.items())
+            (RESULTS / "sources.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def reproduced(name: str, traces: str, folder: Path, *, run: bool) -> str:
@@ -605,7 +635,11 @@ def reproduced(name: str, traces: str, folder: Path, *, run: bool) -> str:
         done = subprocess.run([VERUS, *words], check=False)
         if done.returncode not in (0, 3):  # 3: a claim does not hold
             sys.exit(done.returncode)
-    (RESULTS / name).write_bytes((out / name).read_bytes())
+    if name not in ON_PAGE:
+        with (out / name).open(encoding="utf-8", newline="") as file:
+            lines = list(csv.reader(file))
+        kept = [lines[0], *(line for line in lines[1:] if name != "forward.csv" or line[1] in QUOTED)]
+        (RESULTS / name).write_text(to_csv(kept), encoding="utf-8")
     return (out / name).with_suffix(".md").read_text()
 
 

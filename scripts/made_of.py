@@ -1,4 +1,4 @@
-"""Digests of the origins of a result: the behaviour of its senders, and its input files.
+"""Digests of a result's origins, which are the behaviour of its senders and its input files, and of its tables.
 
 `goldens.tsv` pins what each sender does, packet by packet, over paths of every kind. A result that
 depends on no clock keeps three digests: of the lines of its senders, of its input files, and of the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -60,6 +61,30 @@ def recordings(folder: Path) -> str:
     """
     with (folder / "MANIFEST.csv").open(encoding="utf-8", newline="") as manifest:
         return _digest([f"{row['file']} {row['sha256']}" for row in csv.DictReader(manifest)])
+
+
+def tables(page: str, result: str) -> str:
+    """A digest, of the same form, of the tables of a page that show a result.
+
+    Above each of them the page names the result (`<!-- from speed.txt -->`). A page that is nothing
+    but one result has no such marks: all its tables are meant.
+
+    Raises:
+        ValueError: The page has no table of it.
+    """
+    by_result: dict[str, list[str]] = {}
+    above = name = ""
+    for line in page.splitlines():
+        if line.startswith("|"):
+            if not above.startswith("|"):
+                mark = re.fullmatch(r"<!-- from (\S+) -->", above)
+                name = mark[1] if mark else ""
+            by_result.setdefault(name, []).append(line)
+        above = line
+    lines = by_result.get(result) or (by_result.get("", []) if len(by_result) == 1 else [])
+    if not lines:
+        raise ValueError(f"no table is marked <!-- from {result} -->")
+    return _digest([f"{at} {line}" for at, line in enumerate(lines)])
 
 
 def _digest(lines: Collection[str]) -> str:
