@@ -161,7 +161,7 @@ PRINTED = {
     "emulator.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-emu",), timed=True),
     "kernel.txt": Printed(
         "kernel.md",
-        tuple(f".venv/bin/python scripts/kernel_runs.py {table}" for table in ("agreement", "page", "cost", "clients")),
+        tuple(f".venv/bin/python scripts/kernel_runs.py {table}" for table in ("page", "cost", "clients")),
         timed=True,  # and as root
     ),
     "hostile.txt": Printed("hostile.md", ("make --silent hostile",), timed=True),  # repeats, but takes minutes

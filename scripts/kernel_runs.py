@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Measures `forward` in Linux's TCP, beside Cubic and BBR: four tables, each by its command (as root).
+"""Measures `forward` in Linux's TCP, beside Cubic and BBR: three tables, each by its command (as root).
 
-    python scripts/kernel_runs.py agreement --traces ../shared/traces    # beside UDP and the simulator, on recordings
     python scripts/kernel_runs.py page                                   # a page beside a bulk flow of the same host
     python scripts/kernel_runs.py cost                                   # per acknowledgement, per flow
     python scripts/kernel_runs.py clients                                # iperf3, curl, ssh, rsync of real servers
@@ -36,7 +35,6 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
-VERUS = str(BIN / "verus")
 ENDPOINT = str(BIN / "verus-endpoint")
 
 #: The name of `forward` in the kernel while this runs.
@@ -47,18 +45,6 @@ SENDERS = {"forward": FORWARD, "Cubic": "cubic", "BBR": "bbr"}
 QUEUE = "droptail:bytes=600kB"
 CHANNEL = "city-driving-lte-down"
 SYSCTL = Path("/proc/sys")
-
-RECORDINGS = {
-    "campus": "cs244-2017/camp_ped_2min",
-    "city": "cs244-2017/city_drive_2min",
-    "highway": "cs244-2017/highway_drive_2min",
-    "Verizon LTE": "mahimahi/Verizon-LTE-short.down",
-    "T-Mobile LTE": "cs244-2017/TMobile-LTE-driving.down",
-    "T-Mobile UMTS": "mahimahi/TMobile-UMTS-driving.down",
-    "T-Mobile LTE up": "cs244-2017/TMobile-LTE-driving.up",
-    "AT&T LTE": "cs244-2017/ATT-LTE-driving-2016.down",
-}
-BUILT_IN = ("rate:2", "rate:12", "rate:50", CHANNEL)
 
 
 def run(*words: str, **options: Any) -> str:
@@ -152,60 +138,6 @@ def behind(server: Host, client: Sequence[str]) -> tuple[str, dict[str, Any]]:
         said = server.run(ENDPOINT, "--quiet", "shell", *link, "--", *client)
         rows = [json.loads(line) for line in (out / "results.jsonl").read_text(encoding="utf-8").splitlines()]
         return said, next(row for row in rows if row["trace"].endswith("(down)"))
-
-
-# --- agreement ----------------------------------------------------------------------------------
-
-#: Scheme, and whether it is simulated.
-AGREEING = (
-    ("kernel:forward", False),
-    ("forward", False),
-    ("forward", True),
-    ("linux:cc=bbr", False),
-    ("linux:cc=cubic", False),
-)
-
-
-def agreement(options: argparse.Namespace) -> Iterator[str]:
-    """The kernel's `forward` beside the same over UDP and in the simulator, and beside BBR and Cubic."""
-    traces = {name: name for name in BUILT_IN}
-    if options.traces is not None:
-        for label, name in RECORDINGS.items():
-            traces[label] = next(
-                str(path) for ending in ("", ".xz") if (path := options.traces / f"{name}{ending}").is_file()
-            )
-    flows, seconds = (1, 2, 10), 30
-    if options.short:
-        traces, flows, seconds = {"rate:12": "rate:12"}, (2,), 5
-    yield f"Mbit/s, mean queueing delay in ms, and Jain's index of one run of {seconds} s each; the queue holds 600 kB."
-    yield ""
-    yield (
-        "| channel | flows | in the kernel | over UDP | simulated | BBR | Cubic "
-        "| kernel / UDP: Mbit/s | ms | kernel / simulated: Mbit/s | ms |"
-    )
-    yield "|---|---|---|---|---|---|---|---|---|---|---|"
-    for label, trace in traces.items():
-        for count in flows:
-            cells = [compared(trace, scheme, count, seconds, simulated=simulated) for scheme, simulated in AGREEING]
-            shown = [
-                f"{cell['throughput_mbps']:.2f}, {cell['qdelay_mean_ms']:.0f}"
-                + (f", {cell['jain']:.2f}" if count > 1 else "")
-                for cell in cells
-            ]
-            ratios = [
-                f"{cells[0][name] / other[name]:.2f}"
-                for other in cells[1:3]
-                for name in ("throughput_mbps", "qdelay_mean_ms")
-            ]
-            yield f"| {label} | {count} | {' | '.join([*shown, *ratios])} |"
-
-
-def compared(trace: str, scheme: str, flows: int, seconds: int, *, simulated: bool) -> dict[str, Any]:
-    """The row of one run's results."""
-    words = [VERUS, "compare", "--json", "--quiet", "--trace", trace, "--scheme", scheme, "--queue", QUEUE]
-    words += ["--flows", str(flows), "--duration", str(seconds), *([] if simulated else ["--emulate", "--jobs", "1"])]
-    row: dict[str, Any] = json.loads(run(*words))
-    return row
 
 
 # --- a page beside a bulk flow ------------------------------------------------------------------
@@ -485,7 +417,7 @@ def servers(place: Path, server: Host, size: int) -> dict[str, tuple[list[str], 
 
 # --- the command --------------------------------------------------------------------------------
 
-TABLES = {"agreement": agreement, "page": page, "cost": cost, "clients": clients}
+TABLES = {"page": page, "cost": cost, "clients": clients}
 
 
 def main() -> None:
@@ -500,9 +432,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=TABLES)
     parser.add_argument("--short", action="store_true", help="little of it: whether it works")
-    shared = os.environ.get("VERUS_SHARED")
-    traces = None if shared is None else Path(shared) / "traces"
-    parser.add_argument("--traces", type=Path, metavar="DIR", default=traces, help="recordings, for agreement")
     options = parser.parse_args()
     commit = run("git", "describe", "--always", "--dirty", cwd=ROOT).strip()
     print(f"Commit {commit}, Linux {os.uname().release}, {os.cpu_count()} processors.", flush=True)

@@ -192,27 +192,6 @@ def test_what_the_page_counts_of_agreement_is_so() -> None:
     assert f"**{sum(within_share)} of {len(within_share)} are met.**" in text
 
 
-def test_what_the_page_counts_of_the_kernel_is_so() -> None:
-    text = " ".join((DOCS / "kernel.md").read_text(encoding="utf-8").split())
-    (rows,) = (rows for heads, *rows in tables("kernel.md") if "over UDP" in heads)
-    numbers = [[[float(part) for part in cell.split(", ")] for cell in row[2:5]] for row in rows]
-
-    def near(one: int, other: int, at: int, share: float) -> int:
-        """How many rows of one column are so near to those of another, in throughput or delay."""
-        return sum(abs(row[one][at] / row[other][at] - 1) <= share for row in numbers)
-
-    over_udp = near(1, 2, 0, 0.05), near(1, 2, 1, 0.15)
-    delays = [row[8] for row in rows]
-    in_kernel = near(0, 1, 0, 0.05), sum(within(delay, 0.15) for delay in delays)
-    shorter = [float(delay) for delay in delays if float(delay) < 0.85]
-    assert over_udp[0] == len(rows)
-    assert f"within 5 % in all {len(rows)} rows, and its delay within 15 % in {over_udp[1]}." in text
-    assert f"The kernel's throughput is within 5 % of UDP's in {in_kernel[0]} rows" in text
-    assert f"The kernel's delay is within 15 % of UDP's in {in_kernel[1]} rows. In one row it is longer" in text
-    assert len(rows) - in_kernel[1] - len(shorter) == 1
-    assert f"and in {len(shorter)} shorter, by up to {100 * (1 - min(shorter)):.0f} %" in text
-
-
 def test_every_published_row_that_is_missed_has_its_cause() -> None:
     published = {
         (f"{suite}/{name}", scheme): cell
