@@ -6,8 +6,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Each source becomes an object: its name, and its definitions. The bare object is for `bpftool
-/// struct_ops register`, which knows no links before version 7.2, and for `unregister`, which
+/// Source, object and definitions of each program. The bare object is for `bpftool struct_ops
+/// register`, which knows no links before version 7.2. It has a name of its own, since `unregister`
 /// removes all objects of one name.
 const PROGRAMS: [(&str, &str, &[&str]); 3] = [
     ("forward", "forward", &["OPERATIONS=\".struct_ops.link\""]),

@@ -30,7 +30,8 @@ const BLOCK: u64 = 128;
 
 const WHAT: &str = "trace";
 
-/// How many bytes of text are written at a time, and the length of the longest line, 2⁶⁴ − 1 with a newline.
+/// Bytes of text that are written at a time, and the length of the longest line: 2⁶⁴ − 1 with a
+/// newline.
 const TEXT_AT_ONCE: usize = 1 << 13;
 const LONGEST_LINE: usize = 21;
 const NANOS_PER_MILLI: u64 = 1_000_000;

@@ -176,7 +176,8 @@ pub struct ReceiverConfig {
 }
 
 impl ReceiverConfig {
-    /// For flows that measure a path: few acknowledgements, so that they take little of the capacity of the way back.
+    /// Few acknowledgements, for flows that measure a path: they take little of the return path's
+    /// capacity.
     pub const SELDOM: ReceiverConfig = ReceiverConfig {
         ack_every: 16,
         max_delay: Duration::from_millis(40),
@@ -676,8 +677,8 @@ mod tests {
             ack_every in 1u32..4,
         ) {
             let mut receiver = Receiver::new(ReceiverConfig { ack_every, ..Default::default() });
-            // The step at which each number arrived, or at which a gap opened above it. The latest of a range's is when
-            // the range changed.
+            // For each number, the step at which it arrived or at which a gap opened above it. A
+            // range changed last at the latest step of its numbers.
             let mut arrived = std::collections::BTreeMap::new();
             let mut next = 0;
             for (at, step) in steps.into_iter().enumerate() {

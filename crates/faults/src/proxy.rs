@@ -513,7 +513,8 @@ fn send(mut attempt: impl FnMut() -> io::Result<usize>) -> bool {
     }
 }
 
-/// Nothing to read just now, or news of an earlier datagram: a server that is not there is silence.
+/// Whether an error of receiving ends nothing: there is nothing to read now, or an earlier datagram
+/// reached no server. For the client, a server that is not there is only silent.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -28,7 +28,8 @@ const MAX_LINE: usize = 64 * 1024;
 const MAX_SPAN_MS: u64 = 100_000_000;
 /// Largest size of a packet or an opportunity in bytes; a packet of Mahimahi has at most 1504.
 const MAX_SIZE: u64 = 1 << 24;
-/// Most milliseconds with arrivals that may wait for their fate, for the estimate of drops.
+/// Most milliseconds for which arrivals without a known fate are kept. It bounds the memory of the
+/// estimate of drops.
 const MAX_WAITING: usize = 1 << 20;
 /// Time series of a log, as of a run.
 const BIN: Duration = Duration::from_millis(100);
@@ -574,7 +575,7 @@ fn shown(field: &[u8]) -> String {
 }
 
 /// Writes a link log that [`analyze`] and Mahimahi's scripts read. Instants are rounded down to
-/// the millisecond, and a delay is the difference of two such.
+/// the millisecond, so a delay is the difference of two rounded instants.
 #[derive(Debug)]
 pub struct LogWriter<W: Write> {
     to: W,

@@ -303,8 +303,9 @@ mod tests {
         for (q, micros) in [(0.0, 51_400), (0.3, 51_940), (0.6, 52_400), (0.9, 53_400)] {
             assert_eq!(ended.quantile(q), Some(micros * 1_000), "{q}");
         }
-        // 1,987 samples from 1.5 to 1,987.5 ms beside these four: of 1,991, ascending, number 1,891 (from 0) is 1,888.5 ms.
-        // From 1.024 s on a ms is less than one part in 1024.
+        // 1,987 samples from 1.5 to 1,987.5 ms join these four. In ascending order, number 1,891 of
+        // the 1,991 (from 0) is 1,888.5 ms. From 1.024 s on, whole ms are kept: that is off by less
+        // than 1/1024.
         signal.on_departure(Time::from_millis(2_000), Duration::from_micros(1_500));
         assert_eq!(signal.finish_p95(), Some(1_888 * MILLI));
     }

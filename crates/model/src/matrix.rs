@@ -131,7 +131,8 @@ impl Matrix {
     /// A matrix of `transitions`, which are in ascending order, each element once.
     ///
     /// # Panics
-    /// If they are not, or lie off the grid: the file and the trainer have seen to that.
+    /// If the transitions are in another order, or lie off the grid. The file and the trainer
+    /// refuse such.
     pub fn new(grid: Grid, transitions: &[Transition]) -> Self {
         assert_eq!(grid.problem(), None, "the grid was checked");
         let mut matrix = Matrix {

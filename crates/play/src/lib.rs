@@ -5,8 +5,9 @@
 //! sixty times a second, is an array of numbers in the module's memory, which the page reads in
 //! place.
 //!
-//! A handful of functions that take and give numbers need no generator of bindings, which would be one more program to
-//! install, of a version that must match: `exports` has them all, and `python/verus/play/worker.js` calls them.
+//! The interface is a handful of functions of numbers: `exports` has them, and
+//! `python/verus/play/worker.js` calls them. A generator of bindings would be one more program to
+//! install, in a version that must match.
 
 #[cfg(target_arch = "wasm32")]
 mod exports;

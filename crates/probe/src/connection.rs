@@ -674,7 +674,8 @@ impl Connection {
         if !matches!(self.phase, Phase::Running) {
             return;
         }
-        // The last packets may have been lost by chance, if the peer was there until now.
+        // Where the peer was there until now, the packets that it has not answered were lost by
+        // chance.
         let recently_heard = now.since(self.last_heard()) < THERE_WITHIN;
         self.finished = (recently_heard || !self.trickle.is_waiting())
             && self

@@ -714,7 +714,7 @@ pub struct Accept {
     pub client_nonce: [u8; 16],
     /// Chosen by the server at random; with the client's it makes the connection's keys.
     pub server_nonce: [u8; 16],
-    /// The most that the test may use of each direction, bit/s, if the server limits that.
+    /// Highest rate that the test may use in each direction, bit/s, if the server limits it.
     pub limit_bps: Option<u64>,
     /// How long neither end sends data at first, ms: as requested, if the server supports it.
     pub quiet_millis: u16,

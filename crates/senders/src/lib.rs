@@ -533,8 +533,8 @@ impl Scheme {
         &self.config
     }
 
-    /// A fresh controller. Schemes that draw random numbers draw them from `seed`: when an epoch of
-    /// Verus ends, the walk of a model.
+    /// A fresh controller. `seed` yields its random numbers: the ends of Verus's epochs are drawn,
+    /// and the walk of a model.
     pub fn build(&self, seed: u64) -> Built {
         self.config.build(seed).into()
     }

@@ -36,7 +36,8 @@ pub fn near<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<Stri
 /// no place being changed twice.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    // The distances of the beginnings of `one`, by their length, to those of `other`: the last three rows.
+    // Row i of the table holds the distances of the first i characters of `one` to the first 0, 1,
+    // 2 … of `other`. Three rows are kept: `before`, `above` and the one that is being filled.
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=other.len()).collect();
     for i in 1..=one.len() {

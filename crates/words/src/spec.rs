@@ -360,7 +360,8 @@ pub fn complete(text: &str, known: &[(&str, &[Key])]) -> Vec<String> {
         .collect()
 }
 
-/// The values in `text`, a `NAME:key=value,…`: the key of each, and its place with the spaces around it.
+/// The key of each value in `text`, a `NAME:key=value,…`, and the value's range of bytes, with the
+/// spaces around it.
 pub fn places(text: &str) -> Vec<(&str, Range<usize>)> {
     let mut begin = text.find(':').map_or(text.len(), |colon| colon + 1);
     let mut places = Vec::new();

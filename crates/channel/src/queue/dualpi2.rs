@@ -610,7 +610,8 @@ mod tests {
             let packet = dual.dequeue(Time::ZERO, &mut |_| {}).unwrap();
             packet.packet.0.is_l4s()
         });
-        // L begins ahead by 80 MTU in weighted bytes, which is most of a packet of C.
+        // L begins with a credit of 80 weighted MTU, and a packet of C costs 90: L's share is off
+        // by at most one packet.
         assert!(low.count().abs_diff(900) <= 1);
     }
 

@@ -467,8 +467,8 @@ mod tests {
         path.wait_ms(100);
         let first = path.in_flight_numbers()[0];
         path.ack([first]);
-        // The epoch starts here, t = 0, and the function is read a round trip of 100 ms ahead:
-        // W_cubic(0.1) = 0.4 (0.1 − 4.217163)³ + 100 = 72.083872, so 70 + 2.083872 / 70.
+        // The epoch starts here (t = 0). The target is W_cubic one round trip (100 ms) ahead:
+        // 0.4 (0.1 − 4.217163)³ + 100 = 72.083872. The window becomes 70 + 2.083872 / 70.
         assert!(close(window(&path), 70.029_769_6));
     }
 

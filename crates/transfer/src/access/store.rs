@@ -196,11 +196,11 @@ impl Store {
         Ok(token)
     }
 
-    /// Revokes a client's token. If it is the one of [`DEFAULT`], its file is removed, and no
-    /// server makes it again.
+    /// Revokes a client's token. If the client is [`DEFAULT`], the token's file is removed too, and
+    /// no server makes a new one.
     ///
     /// # Errors
-    /// If it has none, or the file cannot be written.
+    /// If the client has no token, or the file cannot be written.
     pub fn revoke(&self, name: &ClientName) -> Result<(), StoreError> {
         let absent = || StoreError::Absent(name.clone());
         let _lock = self.home.lock()?;

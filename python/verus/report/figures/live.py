@@ -88,7 +88,10 @@ def _name(views: Sequence[_View]) -> Spec | None:
 
 
 def _by_scheme(encoding: Spec, views: Sequence[_View]) -> None:
-    """Makes a look that each row states one of its scheme, for the legend: with one domain, looks share a symbol."""
+    """Turns a colour, dash or shape that each row states into a scale over schemes.
+
+    A legend shows one symbol for all scales that have the same domain.
+    """
     if encoding.get("scale", 0) is not None:
         return
     field = encoding["field"]

@@ -10,7 +10,7 @@ from verus.report.figures.chart import Figure, Spec, axis_of, conditions, floats
 from verus.report.style import named
 from verus.report.summary import Block, Cell
 
-#: The longest stretch, ms, and the most packets of a contestant that arrive within it.
+#: Bounds of the stretch that is drawn: its length, ms, and the packets of one contestant that arrive in it.
 _LONGEST_MS, _MOST_PACKETS = 1000.0, 120
 
 #: The most packets of a contestant that are drawn: those that arrive, and those already in the

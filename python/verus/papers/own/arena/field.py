@@ -90,8 +90,8 @@ SHARED_MBPS = 20.0
 PRODUCT_BYTES = SHARED_MBPS * 2 * DELAY_MS * 125
 BUFFERS = {"shallow": 1, "deep": 8}
 CROWDS = (2, 10)
-#: Seconds by which flows start apart, and by how many more in each repetition: senders without chance in them would
-#: do the same each time.
+#: Interval between the starts of flows, s, and what each repetition adds to it. Without the addition, senders that draw
+#: no random numbers would repeat the same run.
 APART_S, SHIFT_S = 2.0, 0.137
 RIVALS = {"Cubic": "cubic", "BBR v1": "bbr1"}
 LOSSES = (0.001, 0.005, 0.01, 0.02)
