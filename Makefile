@@ -239,7 +239,7 @@ kernel-queues: build ## Run Linux's queues beside ours, and write docs/kernel-qu
 	$(BIN)/python scripts/figures.py --only kernel-queues.txt
 
 .PHONY: fuzz
-fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
+fuzz: .tools/bin/cargo-fuzz fuzz/Cargo.lock ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
 	for target in $(FUZZ_TARGETS); do \
 	  mkdir -p "fuzz/found/$$target"; \
 	  $(FUZZ) run "$$target" "fuzz/found/$$target" "fuzz/corpus/$$target" -- \
@@ -247,7 +247,7 @@ fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nig
 	done
 
 .PHONY: fuzz-keep
-fuzz-keep: .tools/bin/cargo-fuzz ## Add to the corpora what fuzzing found that reaches new code
+fuzz-keep: .tools/bin/cargo-fuzz fuzz/Cargo.lock ## Add to the corpora what fuzzing found that reaches new code
 	for target in $(FUZZ_TARGETS); do \
 	  $(FUZZ) run "$$target" "fuzz/corpus/$$target" "fuzz/found/$$target" -- -merge=1; \
 	done
@@ -392,6 +392,10 @@ $(BIN)/verus-endpoint: $(ENDPOINT_RUST) | $(STAMPS)/packages
 $(PLAY): $(PLAY_RUST) scripts/build_play.py
 	@echo 'Compiling the playground'
 	@'$(PYTHON)' scripts/build_play.py
+
+# The targets are built with the versions of what ships; cargo adds libFuzzer.
+fuzz/Cargo.lock: Cargo.lock
+	cp $< $@
 
 .tools/bin/cargo-fuzz:
 	@cargo +nightly --version >/dev/null 2>&1 || \
