@@ -16,9 +16,9 @@
 #define STEADY_IN 45
 #define CHANGING 60
 #define SPARE (ONE / 25)
-#define LOSS_PRICE 150
+#define LOSS_PRICE 50
 #define UNPRICED (ONE / 64)
-#define DAMPING 5
+#define DAMPING 8
 #define GAPS 4
 #define LONGEST_GAPS 80000ull
 #define LONGEST_HORIZON 200000ull

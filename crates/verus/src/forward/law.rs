@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! s = 13/45 budget · ∛(10 Mbit/s ÷ r)
-//! q = max(s, min(s · [1 + 60 (e − 4 %)⁺ ÷ (1 + 60 l)], budget)) ÷ (1 + 150 p)
-//! q = c · s ÷ (1 + 150 (p − 1/64)⁺)                    if this is less, in a buffer shorter than q
-//! W = r · max(D + q + (q − Q)/5, D/2)
+//! q = max(s, min(s · [1 + 60 (e − 4 %)⁺ ÷ (1 + 60 l)], budget)) ÷ (1 + 50 p)
+//! q = c · s ÷ (1 + 50 (p − 1/64)⁺)                     if this is less, in a buffer shorter than q
+//! W = r · max(D + q + (q − Q)/8, D/2)
 //! H = min(4 G, 80 ms) + J, at most 200 ms
 //! ```
 //!
@@ -29,15 +29,15 @@ const STEADY: (u64, u64) = (13, 45);
 const CHANGING: u64 = 60;
 /// The share of time in which the queue may be empty on a link whose rate is steady: 4 %.
 const SPARE: u64 = ONE / 25;
-/// The price of loss: with a share p of the packets lost, q is divided by 1 + 150 p. Loss of 2 %
-/// divides it by four, so a buffer that holds a quarter of q settles at 2 % of loss.
-const LOSS_PRICE: u64 = 150;
+/// The price of loss: with a share p of the packets lost, q is divided by 1 + 50 p. Loss of 2 %
+/// halves it, so a buffer that holds half of q settles at 2 % of loss.
+const LOSS_PRICE: u64 = 50;
 /// The share of losses that has no price in a buffer shorter than q, where c bounds the target.
 /// There c already responds to these losses, and flows that share a buffer do not lose equally.
 const UNPRICED: u64 = ONE / 64;
 /// Divisor of the damping term, r · (q − Q), which the window includes in addition to the feedback
 /// through r. Here q − Q is the distance of the queue from its target.
-pub(super) const DAMPING: u64 = 5;
+pub(super) const DAMPING: u64 = 8;
 /// Mean gaps between arrivals that H covers.
 const GAPS: u64 = 4;
 /// The longest time that these gaps add to H, µs.
@@ -271,7 +271,7 @@ mod tests {
             lost: share(0.1),
             ..steady(10.0)
         };
-        near(target(&lossy), 26e3 / 16.0);
+        near(target(&lossy), 26e3 / 6.0);
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         };
         near(bounded(0.0), 26e3 / 4.0);
         near(bounded(0.015), 26e3 / 4.0);
-        near(bounded(1.0 / 64.0 + 0.02), 26e3 / 16.0);
+        near(bounded(1.0 / 64.0 + 0.02), 26e3 / 8.0);
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
             phase: Phase::Law,
         };
         let window = |state: State| decide(&state).window;
-        assert_eq!(window(state), 58_000);
+        assert_eq!(window(state), 56_875);
         let queue = |queue| State { queue, ..state };
         assert_eq!(window(queue(15_000)), 55_000);
         // A window is at least half of r D, whatever the queue.
@@ -339,8 +339,8 @@ mod tests {
         assert_eq!(draining(Phase::Drain, 15_000), 6_000);
         assert_eq!(draining(Phase::ShortDrain, 5_000), 20_000);
         assert_eq!(draining(Phase::ShortDrain, 50_000), 6_000);
-        // Pace of 2.1 r: 58 packets in 27.5 ms, half of D + q.
-        assert_eq!(decide(&state).pace, 58_000 * 8_000_000 / 27_500);
+        // Pace of 2.1 r: 57 packets in 27.5 ms, half of D + q.
+        assert_eq!(decide(&state).pace, 56_875 * 8_000_000 / 27_500);
     }
 
     #[test]
