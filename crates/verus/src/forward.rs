@@ -22,6 +22,7 @@
 //!
 //! Fit for a kernel: integers only, a few hundred bytes of state, no allocation, one timer.
 
+mod constants;
 mod drain;
 mod estimates;
 pub mod law;
@@ -44,6 +45,8 @@ use verus_words::spec::{Row, field};
 #[cfg(feature = "parts")]
 use verus_words::spec::{Takes, word_for};
 
+#[cfg(feature = "parts")]
+pub use constants::Constants;
 use drain::{Allowed, Drains, QueueObservation};
 use estimates::Estimates;
 use law::State;
@@ -72,6 +75,9 @@ pub struct Config {
     /// The part that is left out, for research.
     #[cfg(feature = "parts")]
     pub without: Option<Part>,
+    /// Constants, for research.
+    #[cfg(feature = "parts")]
+    pub constants: Constants,
 }
 
 impl Default for Config {
@@ -80,8 +86,26 @@ impl Default for Config {
             budget_ms: 90.0,
             #[cfg(feature = "parts")]
             without: None,
+            #[cfg(feature = "parts")]
+            constants: Constants::DEFAULT,
         }
     }
+}
+
+#[cfg(feature = "parts")]
+macro_rules! constant {
+    ($name:ident) => {
+        Row::other(
+            stringify!($name),
+            || Takes::Number(""),
+            "a constant, for research",
+            |c| c.constants.$name.to_string(),
+            |c, setting| {
+                c.constants.$name = setting.whole()?.max(1);
+                Ok(())
+            },
+        )
+    };
 }
 
 const BUDGET_MS: Within = Within {
@@ -113,6 +137,18 @@ impl Configuration for Config {
                 Ok(())
             },
         ),
+        #[cfg(feature = "parts")]
+        constant!(growth),
+        #[cfg(feature = "parts")]
+        constant!(lateness),
+        #[cfg(feature = "parts")]
+        constant!(loss_price),
+        #[cfg(feature = "parts")]
+        constant!(damping),
+        #[cfg(feature = "parts")]
+        constant!(lost_steps),
+        #[cfg(feature = "parts")]
+        constant!(high_percent),
     ];
 }
 
@@ -180,6 +216,8 @@ impl Forward {
         let parts = Parts {
             #[cfg(feature = "parts")]
             without: config.without,
+            #[cfg(feature = "parts")]
+            constants: config.constants,
         };
         Ok(Forward {
             parts,
@@ -236,6 +274,7 @@ impl Forward {
         let allowed = Allowed {
             early: self.parts.has(Part::EarlyDrains),
             short: self.parts.has(Part::ShortDrains),
+            high_percent: self.parts.constants().high_percent,
         };
         if !self.drains.draining() && !self.drains.is_high() {
             let rate = self.estimates.rate();
@@ -280,7 +319,7 @@ impl Forward {
         } else {
             estimates.target()
         };
-        let decision = law::decide(&State {
+        let state = State {
             rate: estimates.rate().as_bps(),
             base: estimates.base().as_micros(),
             queue: queue.as_micros(),
@@ -289,7 +328,8 @@ impl Forward {
             packet: self.packet().get(),
             given: fixed_window.unwrap_or_default().get(),
             phase,
-        });
+        };
+        let decision = law::decide_with(self.parts.constants(), &state);
         let horizon = if phase == law::Phase::Law && self.parts.has(Part::Prediction) {
             estimates.horizon()
         } else {

@@ -69,6 +69,8 @@ pub(super) struct QueueObservation {
 pub(super) struct Allowed {
     pub(super) early: bool,
     pub(super) short: bool,
+    /// The queue above which a flow drains early, in percent of the target.
+    pub(super) high_percent: u64,
 }
 
 /// The drains of one flow: when they begin and end.
@@ -180,7 +182,7 @@ impl Drains {
             }
             return false;
         }
-        if queue <= target * 3 / 2 {
+        if queue <= target * allowed.high_percent / 100 {
             self.high_since = None;
             self.calm_target = target;
         } else {

@@ -24,8 +24,6 @@ const LONGEST_PERIOD: Duration = Duration::from_millis(400);
 const FEWEST_PACKETS: u64 = 8;
 /// The fewest packets in a step of p or l, of which a loss or a late packet is a share.
 const STEP_PACKETS: u64 = 16;
-/// Steps of a quarter of a second that the average p covers: 2 s.
-const LOST_STEPS: u64 = 8;
 /// Steps that the averages e and l cover: 16 s. This exceeds the interval of drains, so that flows
 /// of a bottleneck measure about the same.
 const CHANNEL_STEPS: u64 = 64;
@@ -234,7 +232,7 @@ impl Estimates {
             (lost + marked).get(),
             settled_bytes.get(),
             fewest,
-            LOST_STEPS,
+            self.parts.constants().lost_steps,
         );
         if settled {
             if self.parts.has(Part::Room) {
@@ -369,7 +367,7 @@ impl Estimates {
             late: enabled(Part::Late, late),
             room,
         };
-        self.target = Duration::from_micros(law::target(&channel));
+        self.target = Duration::from_micros(law::target_with(self.parts.constants(), &channel));
     }
 
     /// Resets e and l, as if the queue had never been empty and no packet late.

@@ -13,6 +13,8 @@
 //! in bit/s, below 2^37 (137 Gbit/s); sizes in bytes; shares in 2^-16, at most 2^16. Larger
 //! arguments are reduced to these limits, so that no product exceeds 64 bits.
 
+use super::constants::Constants;
+
 /// A share of 1, in 2^-16.
 pub const ONE: u64 = 1 << 16;
 /// The longest time, µs.
@@ -24,20 +26,11 @@ pub const REFERENCE: u64 = 10_000_000;
 /// s, the target queue of a steady link, at 10 Mbit/s, as a fraction of the delay budget: 26 ms of
 /// 90.
 const STEADY: (u64, u64) = (13, 45);
-/// Growth of q with e, the share of time in which the queue is empty, beyond [`SPARE`]. The same
-/// factor reduces that growth with l, the share of packets later than the budget.
-const CHANGING: u64 = 60;
 /// The share of time in which the queue may be empty on a link whose rate is steady: 4 %.
 const SPARE: u64 = ONE / 25;
-/// The price of loss: with a share p of the packets lost, q is divided by 1 + 50 p. Loss of 2 %
-/// halves it, so a buffer that holds half of q settles at 2 % of loss.
-const LOSS_PRICE: u64 = 50;
 /// The share of losses that has no price in a buffer shorter than q, where c bounds the target.
 /// There c already responds to these losses, and flows that share a buffer do not lose equally.
 const UNPRICED: u64 = ONE / 64;
-/// Divisor of the damping term, r · (q − Q), which the window includes in addition to the feedback
-/// through r. Here q − Q is the distance of the queue from its target.
-pub(super) const DAMPING: u64 = 8;
 /// Mean gaps between arrivals that H covers.
 const GAPS: u64 = 4;
 /// The longest time that these gaps add to H, µs.
@@ -129,13 +122,18 @@ pub struct Decision {
 /// q, the target queueing delay, µs.
 #[must_use]
 pub fn target(channel: &Channel) -> u64 {
+    target_with(&Constants::DEFAULT, channel)
+}
+
+#[inline]
+pub(super) fn target_with(constants: &Constants, channel: &Channel) -> u64 {
     let budget = channel.budget.min(1 << 20);
     let rate = channel.rate.clamp(1, FASTEST);
     let steady = steady(budget, rate);
     let empty = channel.empty.min(ONE).saturating_sub(SPARE);
-    let late = ONE + CHANGING * channel.late.min(ONE);
-    let bracket = ONE + ((CHANGING * empty) << 16) / late;
-    let priced = |queue: u64, lost: u64| (queue << 16) / (ONE + LOSS_PRICE * lost);
+    let late = ONE + constants.lateness * channel.late.min(ONE);
+    let bracket = ONE + ((constants.growth * empty) << 16) / late;
+    let priced = |queue: u64, lost: u64| (queue << 16) / (ONE + constants.loss_price * lost);
     let lost = channel.lost.min(ONE);
     let free = steady.max(((steady * bracket) >> 16).min(budget));
     let bound = (steady * channel.room.min(UNBOUNDED)) >> 16;
@@ -168,6 +166,11 @@ pub fn horizon(gap: u64, spread: u64) -> u64 {
 /// W, and the pace at which it leaves: the decision of the law.
 #[must_use]
 pub fn decide(state: &State) -> Decision {
+    decide_with(&Constants::DEFAULT, state)
+}
+
+#[inline]
+pub(super) fn decide_with(constants: &Constants, state: &State) -> Decision {
     let rate = state.rate.min(FASTEST);
     let base = state.base.min(LONGEST);
     let queue = state.queue.min(LONGEST);
@@ -175,8 +178,8 @@ pub fn decide(state: &State) -> Decision {
     let drained = base * DRAIN_PERCENT / 100;
     let span = match state.phase {
         Phase::Given => 0,
-        Phase::Law => (base + target + target / DAMPING)
-            .saturating_sub(queue / DAMPING)
+        Phase::Law => (base + target + target / constants.damping)
+            .saturating_sub(queue / constants.damping)
             .max(base / 2),
         Phase::Drain => drained,
         Phase::ShortDrain => base.saturating_sub(queue + target).max(drained),

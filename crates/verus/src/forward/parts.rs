@@ -1,6 +1,8 @@
 //! Parts of the sender that can be left out, to measure the worth of each (docs/forward.md). Only
 //! the feature `parts`, for research, allows it; otherwise every flow has all parts, at no cost.
 
+use super::constants::Constants;
+
 /// A part of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -61,14 +63,27 @@ impl Part {
     ];
 }
 
-/// The parts that a flow has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The parts that a flow has, and its constants.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
     #[cfg(feature = "parts")]
     pub(super) without: Option<Part>,
+    #[cfg(feature = "parts")]
+    pub(super) constants: Constants,
 }
 
 impl Parts {
+    #[cfg(feature = "parts")]
+    pub(super) fn constants(&self) -> &Constants {
+        &self.constants
+    }
+
+    #[cfg(not(feature = "parts"))]
+    #[inline]
+    pub(super) const fn constants(&self) -> &Constants {
+        &Constants::DEFAULT
+    }
+
     #[cfg(feature = "parts")]
     pub(super) fn has(self, part: Part) -> bool {
         self.without != Some(part)
