@@ -228,15 +228,20 @@ def umts(traces: str) -> Iterator[str]:
         yield f"| {ratio} | {cells(row)} | {cells(theirs) if theirs else '– | – | –'} |"
 
 
-def forward_parts(traces: str) -> Iterator[str]:
-    """Measures `forward` without each of its parts, which only a build for research can leave out."""
+def research_environment(folder: str) -> dict[str, str]:
+    """Builds for research, in which parts of `forward` can be left out and its constants are keys, into `folder`."""
     extension = ["-p", "verus-extension", "-p", "verus-protocol", "--features", "verus-protocol/parts"]
     subprocess.run(["cargo", "build", "--release", "--quiet", "--target-dir", "target/parts", *extension], check=True)
+    package = Path(folder) / "verus"
+    shutil.copytree(Path(verus.__file__).parent, package, ignore=shutil.ignore_patterns("_verus.*.so"))
+    shutil.copy("target/parts/release/lib_verus.so", package / "_verus.abi3.so")
+    return {**os.environ, "PYTHONPATH": folder}
+
+
+def forward_parts(traces: str) -> Iterator[str]:
+    """Measures `forward` without each of its parts."""
     with tempfile.TemporaryDirectory() as folder:
-        package = Path(folder) / "verus"
-        shutil.copytree(Path(verus.__file__).parent, package, ignore=shutil.ignore_patterns("_verus.*.so"))
-        shutil.copy("target/parts/release/lib_verus.so", package / "_verus.abi3.so")
-        env = {**os.environ, "PYTHONPATH": folder}
+        env = research_environment(folder)
         listed = "from verus import _verus; print(*_verus.complete('scheme', 'forward:without='))"
         schemes = subprocess.run([sys.executable, "-c", listed], env=env, stdout=subprocess.PIPE, check=True, text=True)
         senders = ["--scheme", *(scheme for scheme in schemes.stdout.split() if scheme != "forward:without=none")]

@@ -176,7 +176,7 @@ def _rates(run: Seen, flows: int, from_s: float, to_s: float) -> list[float]:
     return [_of("throughput", run, from_s, to_s, flow) for flow in range(flows)]
 
 
-def _whole(runs: Sequence[Seen]) -> dict[str, float]:
+def whole(runs: Sequence[Seen]) -> dict[str, float]:
     """One flow, all of each run."""
     return {
         "used %": 100 * _mean(runs, "utilization"),
@@ -193,7 +193,7 @@ def _over_seeds(
     return {name: fmean(values[name] for values in by_seed) for name in by_seed[0]}
 
 
-def _shared(run: Seen, from_s: float, to_s: float) -> dict[str, float]:
+def shared(run: Seen, from_s: float, to_s: float) -> dict[str, float]:
     """Flows that share a link, from when all are there."""
     return {
         "used %": _used(run, from_s, to_s),
@@ -216,7 +216,7 @@ def _seconds(path: str) -> int:
     return int(_verus.trace_info(path)["duration_s"])
 
 
-def _from_offset(field: Field, name: str, offset_s: int) -> str:
+def from_offset(field: Field, name: str, offset_s: int) -> str:
     """The recording from there on, then its beginning: the same loop, entered elsewhere."""
     path = field.files[name]
     at = offset_s and offset_s % _seconds(path)
@@ -224,7 +224,7 @@ def _from_offset(field: Field, name: str, offset_s: int) -> str:
 
 
 def _read_alone(recording: Recording, runs: Sequence[Seen]) -> dict[str, float]:
-    values = _whole(runs)
+    values = whole(runs)
     (least, most), used, p95 = recording.verus, values["used %"], values["p95 ms"]
     meets_target = recording.reachable and used >= 95 and p95 <= 100
     return {
@@ -246,8 +246,8 @@ def _alone(field: Field) -> Iterator[Row]:
             bounds |= {"used %": (one.limit[0] - 3, None), "p95 ms": (None, one.limit[1])}
         runs = [
             field.run(
-                _from_offset(field, one.name, offset),
-                ack=_from_offset(field, ack, offset) if ack else "rate:12",
+                from_offset(field, one.name, offset),
+                ack=from_offset(field, ack, offset) if ack else "rate:12",
                 ack_queue=RED,
                 duration_s=60.0,
                 series=False,
@@ -264,7 +264,7 @@ def _built_in(field: Field) -> Iterator[Row]:
     for place, kind in itertools.product(places, ("3g-up", "3g-down", "lte-up", "lte-down")):
         runs = [field.run(f"{place}-{kind}", seed=seed, duration_s=60.0, series=False) for seed in field.seeds]
         bounds = {"used %": (95.0, None), "p95 ms": (None, 100.0)}
-        yield Row(group="built-in channels", name=f"{place}-{kind}", runs=runs, read=_whole, bounds=bounds)
+        yield Row(group="built-in channels", name=f"{place}-{kind}", runs=runs, read=whole, bounds=bounds)
 
 
 # --- many flows ----------------------------------------------------------------------------------
@@ -285,11 +285,11 @@ def _newcomers(run: Seen, flows: int, apart_s: float) -> float:
     return fmean(shares)
 
 
-def _read_crowd(flows: int, apart_s: float, runs: Sequence[Seen]) -> dict[str, float]:
+def read_crowd(flows: int, apart_s: float, runs: Sequence[Seen]) -> dict[str, float]:
     alone, run = runs
     settled = apart_s * (flows - 1) + SETTLE_S
     end = settled + WATCH_S
-    values = _shared(run, settled, end)
+    values = shared(run, settled, end)
     values["× alone"] = values["delay ms"] / _delay(alone, SETTLE_S, end)
     return values | ({"newcomers": _newcomers(run, flows, apart_s)} if apart_s > 1 else {})
 
@@ -315,7 +315,7 @@ def _crowds(field: Field) -> Iterator[Row]:
             runs=[
                 field.run(trace, seed=seed, duration_s=end, flows=own) for seed in field.seeds for own in (1, starts)
             ],
-            read=partial(_over_seeds, partial(_read_crowd, flows, apart_s), 2),
+            read=partial(_over_seeds, partial(read_crowd, flows, apart_s), 2),
             bounds=bounds,
         )
     for mbps in (5, 20, 50, 100):
@@ -324,7 +324,7 @@ def _crowds(field: Field) -> Iterator[Row]:
             group="round trips of 20 to 200 ms",
             name=f"{mbps} Mbit/s",
             runs=[field.run(f"rate:{mbps}", seed=seed, duration_s=60.0, flows=trips) for seed in field.seeds],
-            read=partial(_over_seeds, lambda runs: _shared(runs[0], 10.0, 60.0), 1),
+            read=partial(_over_seeds, lambda runs: shared(runs[0], 10.0, 60.0), 1),
             bounds={"Jain": (0.95, None)},
         )
 
@@ -332,7 +332,7 @@ def _crowds(field: Field) -> Iterator[Row]:
 # --- buffers, marks, company ---------------------------------------------------------------------
 
 
-def _buffer(mbps: float, products: float) -> str:
+def buffer(mbps: float, products: float) -> str:
     """A drop-tail queue of `products` bandwidth-delay products at 40 ms."""
     return f"droptail:bytes={int(max(mbps * 1e6 * 0.04 / 8 * products, 1500))}"
 
@@ -343,8 +343,8 @@ def _buffers(field: Field) -> Iterator[Row]:
         yield Row(
             group=f"buffers, {flows} flow{'s' if flows > 1 else ''}",
             name=f"{mbps} Mbit/s, {products:g} BDP",
-            runs=[field.run(f"rate:{mbps}", _buffer(mbps, products), flows=flows)],
-            read=lambda runs: _shared(runs[0], 3.0, 30.0),
+            runs=[field.run(f"rate:{mbps}", buffer(mbps, products), flows=flows)],
+            read=lambda runs: shared(runs[0], 3.0, 30.0),
             bounds={"used %": (95.0, None), "lost %": (None, 5.0 if products < 0.5 else 2.0), "Jain": (0.9, None)},
         )
 
@@ -355,12 +355,12 @@ def _marks(field: Field) -> Iterator[Row]:
             group=f"queues that mark, {flows} flow{'s' if flows > 1 else ''}",
             name=f"{mbps} Mbit/s, {queue}",
             runs=[field.run(f"rate:{mbps}", f"{queue}:ecn=yes", flows=flows)],
-            read=lambda runs: _shared(runs[0], 3.0, 30.0),
+            read=lambda runs: shared(runs[0], 3.0, 30.0),
             bounds={"used %": (95.0, None), "lost %": (None, 0.1), "Jain": (0.9, None)},
         )
 
 
-def _read_company(others: int, runs: Sequence[Seen]) -> dict[str, float]:
+def read_company(others: int, runs: Sequence[Seen]) -> dict[str, float]:
     """The others leave after 60 s."""
     (run,) = runs
     rates = _rates(run, others + 1, 10.0, 60.0)
@@ -379,13 +379,13 @@ def _company(field: Field) -> Iterator[Row]:
         list(rivals)[:2] if field.short else rivals, (10, 50), (0.5, 1, 2, 4, 0)
     ):
         rival, others = rivals[name]
-        queue = _buffer(mbps, products) if products else PAPER_QUEUE
+        queue = buffer(mbps, products) if products else PAPER_QUEUE
         flows = [{}, *({"scheme": rival, "stop_s": 60.0} for _ in range(others))]
         yield Row(
             group=f"beside {name}",
             name=f"{mbps} Mbit/s, {f'{products:g} BDP' if products else 'RED'}",
             runs=[field.run(f"rate:{mbps}", queue, seed=seed, flows=flows, duration_s=80.0) for seed in field.seeds],
-            read=partial(_over_seeds, partial(_read_company, others), 1),
+            read=partial(_over_seeds, partial(read_company, others), 1),
             bounds={"share": (0.25 if products > 2 else 0.5, 1.5), "alone again, ms": (None, 40.0)},
         )
 
@@ -393,7 +393,7 @@ def _company(field: Field) -> Iterator[Row]:
 # --- paths ---------------------------------------------------------------------------------------
 
 
-def _read_longer(after_ms: float, runs: Sequence[Seen]) -> dict[str, float]:
+def read_longer(after_ms: float, runs: Sequence[Seen]) -> dict[str, float]:
     (run,) = runs
     believed = replace(run, options={"from_s": 16.8, "to_s": 17.1})
     estimates = (
@@ -418,7 +418,7 @@ def _read_outage(seconds: float, runs: Sequence[Seen]) -> dict[str, float]:
     }
 
 
-def _read_chance(runs: Sequence[Seen]) -> dict[str, float]:
+def read_chance(runs: Sequence[Seen]) -> dict[str, float]:
     return {"used %": fmean(map(_used, runs)), "delay ms": fmean(map(_delay, runs))}
 
 
@@ -432,7 +432,7 @@ def _paths(field: Field) -> Iterator[Row]:
             group=f"round trip {name}",
             name=f"{mbps} Mbit/s, {flows} flow{'s' if flows > 1 else ''}",
             runs=[field.run(f"rate:{mbps}", flows=flows, duration_s=22.0, delay_ms=before, changes=changes)],
-            read=partial(_read_longer, after),
+            read=partial(read_longer, after),
             bounds={"used %": (95.0, None), "D_min wrong by, ms": (None, 5.0)},
         )
     for seconds in (0.1, 0.3, 1.0, 3.0, 10.0):
@@ -453,7 +453,7 @@ def _paths(field: Field) -> Iterator[Row]:
             group="losses by chance",
             name=f"{100 * loss:g} % at {mbps} Mbit/s",
             runs=[field.run(f"rate:{mbps}", seed=seed, loss=loss) for seed in field.seeds],
-            read=_read_chance,
+            read=read_chance,
             bounds={"used %": (90.0 if loss > 0.02 else 95.0, None)},
         )
 
@@ -480,7 +480,7 @@ def _ways(field: Field) -> Iterator[Row]:
     }
     for name, way in conditions.items():
         runs = [field.run(**{"trace": "rate:20", "ack_queue": RED, **way})]
-        yield Row(group="ways of a path", name=name, runs=runs, read=_read_chance, bounds={"used %": (95.0, None)})
+        yield Row(group="ways of a path", name=name, runs=runs, read=read_chance, bounds={"used %": (95.0, None)})
 
 
 #: Jitter is drawn for each millisecond of a run, both ways; packets keep their order.
@@ -501,7 +501,7 @@ def _cell(drawn: np.random.Generator) -> Array:
 
 
 def _read_jitter(runs: Sequence[Seen]) -> dict[str, float]:
-    return {**_read_chance(runs[:1]), "Cubic's used %": _used(runs[1])}
+    return {**read_chance(runs[:1]), "Cubic's used %": _used(runs[1])}
 
 
 def _jitter(field: Field) -> Iterator[Row]:
@@ -517,7 +517,7 @@ def _jitter(field: Field) -> Iterator[Row]:
             changes = [{"at_s": ms / 1e3, "delay_ms": delay} for ms, delay in enumerate(delays)]
             settings = {"seed": seed, "delay_ms": least_ms, "changes": changes}
             runs += [
-                field.run(f"rate:{mbps}", _buffer(mbps, 4), scheme=scheme, **settings)
+                field.run(f"rate:{mbps}", buffer(mbps, 4), scheme=scheme, **settings)
                 for scheme in (field.scheme, "cubic")
             ]
         read = partial(_over_seeds, _read_jitter, 2)
@@ -548,7 +548,7 @@ def _files(field: Field) -> Iterator[Row]:
                 beside=beside,
                 senders=(field.scheme, "cubic"),
                 trace=f"rate:{mbps}",
-                queue=_buffer(mbps, 4),
+                queue=buffer(mbps, 4),
             ),
             read=_read_files,
             bounds={OVER_CUBIC: (None, 1.1)},
@@ -570,8 +570,8 @@ def _video(field: Field) -> Iterator[Row]:
     """Video of 1.2 Mbit/s, and a constant source of 2: less than half of each channel."""
     sources = {"video": "video", "constant": "video:bytes=2500,key_bytes=2500,fps=100"}
     channels = {
-        "5 Mbit/s": ("rate:5", _buffer(5, 4)),
-        "20 Mbit/s": ("rate:20", _buffer(20, 4)),
+        "5 Mbit/s": ("rate:5", buffer(5, 4)),
+        "20 Mbit/s": ("rate:20", buffer(20, 4)),
         "LTE, city": ("city-driving-lte-down@7", RED),
     }
     for beside, (source, traffic), (channel, (trace, queue)) in itertools.product(
