@@ -230,7 +230,7 @@ quoted: build ## Write the numbers of sentences again, in the README and the tut
 
 # No recordings: nothing but simulations of what others published.
 .PHONY: check-results
-check-results: build ## Run the published suites again, and write check.csv, laws.txt and docs/check.md
+check-results: build ## Run the published suites again, and write the tables of docs/check.md
 	$(BIN)/python scripts/figures.py --only check.csv laws.txt
 
 # Without root, and not on the machine's clock: a busy machine changes nothing.
