@@ -12,7 +12,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from verus.errors import FieldError, near_or_all, shown
 from verus.lab import bounded_reading
 from verus.lab.arguments import check_seed
 from verus.lab.metric_rows import NUMBERS
+from verus.lab.sandbox import Budget
 from verus.lab.scenario import Contestant, Run
 from verus.lab.schema import Scenario
 from verus.lab.store import Keys
@@ -135,6 +136,7 @@ class Problem:
         racing: Whether a candidate stops when the rows that it ran show that it is hopeless.
         measure: Adds numbers of one's own to a row, for aims and bounds to name; each by its name.
         measures: The names of these numbers.
+        budget: Limits of one run of a controller from a file.
     """
 
     name: str
@@ -153,6 +155,7 @@ class Problem:
     racing: bool = True
     measure: Callable[[Mapping[str, Any]], Mapping[str, float]] | None = None
     measures: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=Budget)
 
     @property
     def aims(self) -> tuple[str, ...]:
@@ -254,7 +257,10 @@ def problem_of(
     scheme = _scheme("scheme", content["scheme"])
     rivals = tuple(_scheme("rivals", text) for text in _texts("rivals", content.get("rivals", list(RIVALS))))
     keys = _keys(scheme, _table("keys", content["keys"]))
-    halves = _halves(scheme, {half: _table(half, content[half]) for half in HALVES})
+    tables = {half: _table(half, content[half]) for half in HALVES}
+    budget = _budget(tables[TUNE])
+    tables[TUNE] = {name: value for name, value in tables[TUNE].items() if name not in _BUDGET}
+    halves = _halves(scheme, tables)
     aims = _aims(_table("aim", content["aim"]), (*NUMBERS, *measures))
     search = _search(_table("search", content.get("search", {})), keys, aims)
     return Problem(
@@ -265,6 +271,7 @@ def problem_of(
         rivals=rivals,
         measure=measure,
         measures=tuple(measures),
+        budget=budget,
         **aims,
         **search,
     )
@@ -432,6 +439,20 @@ def _bound(text: str, metrics: Sequence[str]) -> Bound:
     if match[1] not in metrics:
         raise FieldError("aim.bounds", f"there is no metric `{match[1]}`{near_or_all(match[1], metrics)}")
     return Bound(text=text, metric=match[1], least=match[2] == ">=", limit=limit)
+
+
+#: The entries of `[tune]` that are a budget, with the least and the greatest of each.
+_BUDGET = {"memory_mb": (128, 1 << 20), "cpu_s": (1, 86_400)}
+
+
+def _budget(table: Mapping[str, Any]) -> Budget:
+    """The budget of a run, from `[tune]`; it is that of the judged half, too."""
+    given = {name: table[name] for name in _BUDGET if name in table}
+    for name, value in given.items():
+        least, most = _BUDGET[name]
+        if type(value) is not int or not least <= value <= most:
+            raise FieldError(f"{TUNE}.{name}", f"must be a whole number from {least} to {most}, not {shown(value)}")
+    return Budget(**given)
 
 
 #: The whole numbers of `[search]`, with the least and the greatest of each.
