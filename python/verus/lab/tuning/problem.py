@@ -1,7 +1,8 @@
 """A search, as a TOML file states it: a scheme, ranges of its keys, rows to tune on, rows to judge on, and aims.
 
 A row is one simulation of a candidate: a channel, a queue, a number of flows and a seed, multiplied out as in a study
-(`verus.lab.study`). A candidate is the scheme with one value for each key. An aim is a metric's mean over the rows.
+(`verus.lab.study`). Flows of other senders can be beside those of the candidate (`mix`). A candidate is the scheme with
+one value for each key. An aim is a metric's mean over the rows.
 """
 
 from __future__ import annotations
@@ -176,6 +177,14 @@ class Problem:
         words = ",".join(f"{name}={key_text(value)}" for name, value in values.items())
         return _verus.with_settings(self.scheme, words)
 
+    def with_sender(self, rows: Sequence[Run], text: str) -> list[Run]:
+        """The same rows with another sender in the flows of the search's scheme.
+
+        Raises:
+            FieldError: The sender is refused, such as for a value of a key.
+        """
+        return _with_sender(rows, self.scheme, text)
+
     def identity(self, keys: Keys) -> str:
         """A digest of all that decides the candidates and their results, except how many there are.
 
@@ -187,7 +196,7 @@ class Problem:
         """
         decisive = {
             "runs": {half: [keys.of(run) for run in rows] for half, rows in self.halves.items()},
-            "rivals": [keys.of(with_scheme(self.halves[TUNE][:1], text)[0]) for text in self.rivals],
+            "rivals": [keys.of(self.with_sender(self.halves[TUNE][:1], text)[0]) for text in self.rivals],
             "scheme": self.scheme,
             "keys": {key.name: key.to_dict() for key in self.keys},
             "aims": [self.most, self.least, [bound.text for bound in self.bounds], self.measures],
@@ -196,21 +205,21 @@ class Problem:
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-def with_scheme(rows: Sequence[Run], text: str) -> list[Run]:
-    """The same rows with another sender in each of their flows.
+def _with_sender(rows: Sequence[Run], scheme: str, text: str) -> list[Run]:
+    """The same rows with another sender in the flows of this scheme.
 
     Raises:
-        FieldError: The scheme is refused, such as for a value of a key.
+        FieldError: The sender is refused, such as for a value of a key.
     """
-    senders: dict[int, Contestant] = {}
+    senders: dict[tuple[str, ...], Contestant] = {}
     made = []
     for run in rows:
-        count = len(run.contestant.flows)
-        if count not in senders:
-            senders[count] = Contestant.from_scheme(text, flows=count)
-        flows = [{**flow, "scheme": text} for flow in run.scenario["flows"]]
+        texts = tuple(text if own == scheme else own for own in run.contestant.flows)
+        if texts not in senders:
+            senders[texts] = Contestant.from_flows(texts)
+        flows = [{**flow, "scheme": own} for flow, own in zip(run.scenario["flows"], texts, strict=True)]
         scenario = cast("Scenario", {**run.scenario, "flows": flows})
-        made.append(replace(run, contestant=senders[count], scenario=scenario))
+        made.append(replace(run, contestant=senders[texts], scenario=scenario))
     return made
 
 
@@ -385,12 +394,14 @@ def _key(name: str, field: str, table: Mapping[str, Any]) -> Key:
 
 def _halves(scheme: str, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[Run, ...]]:
     halves: dict[str, tuple[Run, ...]] = {}
-    known = [key for key in KEYS if key not in ("scheme", "mix")]
+    known = [key for key in KEYS if key != "scheme"]
     for half, table in tables.items():
         parts = table.get("part", [])
         for place in (table, *(part for part in parts if isinstance(part, Mapping))):
             _refuse_unknown(place, (*known, *(("part",) if place is table else ("name",))), f"{half}.")
-        rows = {**table, "scheme": scheme}
+        rows = {**table, "part": [_sent_by(scheme, table, part) for part in parts]} if parts else dict(table)
+        if not parts:
+            rows = _sent_by(scheme, {}, rows)
         if half == JUDGE and not any("seed" in place for place in (table, *parts)):
             seeds = {run.scenario["seed"] for run in halves[TUNE]}
             rows["seed"] = {"from": max(seeds) + 1, "to": max(seeds) + len(seeds)}
@@ -399,8 +410,18 @@ def _halves(scheme: str, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, t
         except ValueError as error:
             key, _, problem = str(error).partition(": ")
             raise FieldError(f"{half}.{key}", problem) from error
-    refuse_overlap(halves[TUNE], halves[JUDGE])
+        for run in halves[half]:
+            if scheme not in run.contestant.flows:
+                raise FieldError(f"{half}.mix", f"`{run.contestant.text}` has no flow of `{scheme}`, which is searched")
+    refuse_overlap(halves[TUNE], halves[JUDGE], scheme)
     return halves
+
+
+def _sent_by(scheme: str, common: Mapping[str, Any], place: Any) -> Any:
+    """A table of rows with the scheme as their sender, if they have no mix of senders."""
+    if not isinstance(place, Mapping) or "mix" in place or "mix" in common:
+        return place
+    return {**place, "scheme": scheme}
 
 
 def _aims(table: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, Any]:
