@@ -27,6 +27,7 @@ import verus as package
 from verus.errors import FieldError
 from verus.lab import store
 from verus.lab.runner import as_ended
+from verus.lab.scenario import Contestant
 from verus.lab.store import Keys
 from verus.lab.study import Value
 from verus.lab.tuning import race
@@ -142,7 +143,10 @@ BAD: list[tuple[Table, str]] = [
     ({"scheme": "forward:budget_ms=9"}, "keys.budget_ms: `forward:budget_ms=9` sets it already"),
     ({"tune": {"trace": "rate:x"}}, "tune.trace: "),
     ({"tune": {"trace": "rate:4", "scheme": "cubic"}}, "tune.scheme: there is no such key"),
-    ({"tune": {"trace": "rate:4", "part": [{"mix": "cubic*2"}]}}, "tune.mix: there is no such key"),
+    ({"tune": {"trace": "rate:4", "part": [{"mix": "cubic*2"}]}}, "tune.mix: `cubic*2` has no flow of `forward`"),
+    ({"judge": {"trace": "rate:6", "mix": ["forward+cubic", "bbr+cubic"]}}, "judge.mix: `bbr+cubic` has no flow of"),
+    ({"tune": {"trace": "rate:4", "mix": "forward+cubix"}}, "tune.mix: "),
+    ({"tune": {"trace": "rate:4", "mix": "forward+cubic", "flows": 2}}, "tune.flows: is for `scheme`"),
     ({"judge": {"trace": "rate:6", "duration_s": "long"}}, "judge.duration_s: must be a number"),
     ({"aim": {}}, "aim: names no metric"),
     ({"aim": {"most": ["utilisation"]}}, "aim.most: there is no metric `utilisation`; did you mean `utilization`?"),
@@ -206,6 +210,21 @@ OVERLAPS: list[tuple[Table, Table, str]] = [
         {"trace": "rate:4"},
         "`rate:4` with 1 flow differs from one of `tune` in nothing but the seed",
     ),
+    (
+        {"trace": "rate:4", "mix": ["forward+cubic", "forward*2+bbr"]},
+        {"trace": "rate:4", "mix": ["forward+bbr", "bbr+forward*2"]},
+        "a row over `rate:4` with the mix `bbr+forward*2` differs from one of `tune` in nothing but the seed",
+    ),
+    (
+        {"trace": "rate:4", "flows": 2},
+        {"trace": "rate:4", "mix": "forward*2"},
+        "`rate:4` with 2 flows differs from one of `tune` in nothing but the seed",
+    ),
+    (
+        {"trace": "town.down", "mix": "forward+cubic"},
+        {"trace": "town.down", "mix": "forward+bbr"},
+        "both cross `town.down` from 0 s to 1 s",
+    ),
     ({"trace": "town.down"}, {"trace": "town.down"}, "both cross `town.down` from 0 s to 1 s"),
     ({"trace": "town.down[5:9]"}, {"trace": "same.down[7:12]"}, "both cross `same.down` (`town.down`) from 7 s to 9 s"),
     ({"trace": f"{LTE}@7[0:9]"}, {"trace": f"{LTE}@7[6:20]"}, f"both cross `{LTE}@7` from 6 s to 8 s"),
@@ -236,6 +255,60 @@ def test_stretches_and_realisations_apart_are_not_refused(tmp_path: Path, monkey
         [1, 2],
         [3, 4],
     ]
+
+
+def test_a_candidate_takes_the_place_of_its_scheme_in_a_mix_alone() -> None:
+    tune = {
+        "duration_s": 1,
+        "part": [
+            {"name": "alone", "trace": "rate:4", "flows": 2},
+            {"name": "beside", "trace": ["rate:4", "rate:8"], "mix": ["forward+cubic", "forward:budget_ms=50+forward"]},
+        ],
+    }
+    problem = problem_of(content(tune=tune), "x")
+    rows = problem.with_sender(problem.halves["tune"], "forward:budget_ms=30")
+    assert [run.part for run in rows] == ["alone", *["beside"] * 4]
+    mine, other = "forward:budget_ms=30", "forward:budget_ms=50"
+    assert [run.contestant.flows for run in rows] == [(mine, mine), *[(mine, "cubic"), (other, mine)] * 2]
+    assert [[flow["scheme"] for flow in run.scenario["flows"]] for run in rows] == [
+        [*run.contestant.flows] for run in rows
+    ]
+    (beside_itself,) = problem.with_sender(problem.halves["tune"][1:2], "cubic")
+    assert beside_itself.contestant == Contestant.from_scheme("cubic", flows=2)
+
+
+def test_the_same_path_with_another_mix_is_no_overlap() -> None:
+    tune = {"trace": "rate:4", "duration_s": 1, "mix": ["forward+cubic", "forward*2+bbr"]}
+    judge = {"trace": "rate:4", "duration_s": 1, "mix": ["forward+bbr", "forward*2+cubic"]}
+    problem = problem_of(content(tune=tune, judge=judge), "x")
+    assert [run.contestant.text for run in problem.halves["judge"]] == judge["mix"]
+
+
+def test_a_search_beside_a_rival_finds_who_holds_its_own_and_is_judged_beside_another(
+    verus: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "fixed.py").write_text(FIXED)
+    (tmp_path / "gains.toml").write_text("""
+scheme = "fixed.py:Fixed"
+rivals = ["cubic"]
+keys = { packets = { from = 2, to = 60 } }
+tune = { trace = "rate:4", mix = "fixed.py:Fixed+cubic", duration_s = 3, queue = "droptail:packets=30", delay_ms = 20 }
+judge = { trace = "rate:4", mix = "fixed.py:Fixed+bbr", duration_s = 3, queue = "droptail:packets=30", delay_ms = 20 }
+aim = { most = ["jain"] }
+search = { candidates = 12, racing = false }
+""")
+    assert verus("tune", "gains.toml", "--out", "tuned", "-q").code == 0
+    found = results(tmp_path / "tuned")
+    jain = {one["params"]["packets"]: one["means"]["jain"] for one in found["candidates"]}
+    best = found["candidates"][found["finalists"][0]]
+    assert best["means"]["jain"] == max(jain.values())
+    assert best["means"]["jain"] > jain[min(jain)] + 0.1  # too few packets lose against Cubic
+    (rival,) = (one for one in found["fixed"] if one["scheme"] == "cubic")
+    assert rival["means"]["jain"] > 0.5
+    assert found["rows"]["tune"][0]["mix"] == "fixed.py:Fixed+cubic"
+    assert verus("tune", "gains.toml", "--out", "tuned", "-q", "--judge").code == 0
+    assert verus("report", "tuned").code == 0
+    assert "fixed.py:Fixed+bbr" in (tmp_path / "tuned" / "report.html").read_text()
 
 
 def test_killed_in_the_middle_it_ends_with_the_same_front(verus: Command, written: Path, tmp_path: Path) -> None:

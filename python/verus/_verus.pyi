@@ -32,6 +32,7 @@ __all__ = [
     "check_scheme",
     "check_traffic",
     "complete",
+    "confine",
     "cut_warning",
     "default_scenario",
     "expand",
@@ -54,6 +55,7 @@ __all__ = [
     "scenario_schema",
     "simulate",
     "simulate_many",
+    "simulate_planned",
     "split_mix",
     "trace_convert",
     "trace_generate",
@@ -312,6 +314,19 @@ def simulate_many(
     returning False stops all of them (`RuntimeError`).
 
     Without `wait`, it returns the runs under way, which the caller must stop.
+    """
+
+def simulate_planned(scenario_json: str, columns: bool) -> _Outcome | _Measured | RuntimeError:
+    """Runs one; the calling thread makes its plan, with the files of its controllers, before it starts another.
+
+    `columns` and the result as of `simulate_many`.
+    """
+
+def confine(readable: Sequence[str | PathLike[str]], listed: Sequence[str | PathLike[str]]) -> int:
+    """Confines this process for good, while it has one thread; Landlock's version.
+
+    It can read what is at or below `readable`, names also below `listed`, and write no file. It can make no socket and
+    no other process, and widen no limit. `OSError` if the system cannot do so.
     """
 
 @type_check_only

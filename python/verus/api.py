@@ -30,6 +30,7 @@ from verus.lab.keywords import spelled_out
 from verus.lab.results import Results
 from verus.lab.results_folder import check_folder, new_folder
 from verus.lab.runner import Progress, RunError, as_ended, run_all, run_each, sort_out
+from verus.lab.sandbox import Sandbox
 from verus.lab.scenario import DEFAULT_CHANNELS, DEFAULT_SCHEMES, PAPER_QUEUE, Contestant, Run, Settings, check_fields
 from verus.lab.schema import PathOptions, PathSettings, RunOptions, RunSettings, Scenario
 from verus.report import summary
@@ -602,6 +603,7 @@ class Tuning:
     front: Sequence[Mapping[str, Any]]
     _problem: Problem = field(repr=False)
     _threads: int | None = field(default=None, repr=False)
+    _sandbox: bool = field(default=True, repr=False)
 
     def judge(self) -> list[dict[str, Any]]:
         """Runs the finalists, the start and its rivals on the judged rows, once.
@@ -617,7 +619,8 @@ class Tuning:
         from verus.lab.tuning.judging import judge
 
         work = functools.partial(as_ended, threads=self._threads, columns=False)
-        judged = judge(self._problem, TuneFolder(self.folder), work, keys=store.Keys(store.engine()))
+        with Sandbox(self._problem.budget).used() if self._sandbox else contextlib.nullcontext():
+            judged = judge(self._problem, TuneFolder(self.folder), work, keys=store.Keys(store.engine()))
         senders: list[dict[str, Any]] = judged["senders"]
         return senders
 
@@ -644,6 +647,7 @@ def tune(
     out: str | PathLike[str],
     threads: int | None = None,
     progress: Progress | None = None,
+    sandbox: bool = True,
     **search: Any,
 ) -> Tuning:
     """Searches over a controller's keys, as ``verus tune`` does; needs Optuna (``pip install 'verus-cc[tune]'``).
@@ -662,6 +666,8 @@ def tune(
         out: The folder of the search.
         threads: Cores; all of them if None.
         progress: Called with how far it is; an exception in it stops the search.
+        sandbox: Whether files of controllers are loaded and run in confined processes, with the budget in `tune_on`
+            (``memory_mb``, ``cpu_s``). Without it they may do what this process may do.
         **search: What a file has under ``[search]``: ``sampler``, ``candidates``, ``batch``, ``seed``, ``finalists``,
             ``racing``.
 
@@ -687,17 +693,21 @@ def tune(
         "search": search,
     }
     folder = TuneFolder(Path(out))
-    problem = problem_of(content, folder.path.name, measure=measure, measures=measures)
-    folder.check()
     work = functools.partial(as_ended, threads=threads, columns=False)
-    checks = checks_of(problem, threads)
-    ran = Search(problem, folder, work, keys=store.Keys(store.engine()), checks=checks).run(progress)
+    box = Sandbox()
+    with box.used() if sandbox else contextlib.nullcontext():
+        problem = problem_of(content, folder.path.name, measure=measure, measures=measures)
+        box.budget = problem.budget
+        folder.check()
+        checks = checks_of(problem, threads)
+        ran = Search(problem, folder, work, keys=store.Keys(store.engine()), checks=checks).run(progress)
     return Tuning(
         folder=folder.path,
         candidates=ran["candidates"],
         front=[ran["candidates"][number] for number in ran["front"]],
         _problem=problem,
         _threads=threads,
+        _sandbox=sandbox,
     )
 
 

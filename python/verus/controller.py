@@ -26,11 +26,11 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Union, get_args, get_origin
 
 from verus import _verus
 
@@ -125,8 +125,53 @@ _loaded: dict[tuple[object, ...], ModuleType] = {}
 #: Whether files that schemes name are loaded (see `unloaded`).
 _may_load = ContextVar("_may_load", default=True)
 
+
+class Sandbox(Protocol):
+    """Loads files that schemes name, and runs them, in other processes."""
+
+    def find(self, file: str, name: str, pairs: Sequence[tuple[str, str]]) -> tuple[str, str, float, float]:
+        """The values that `find` returns behind the factory.
+
+        Raises:
+            ValueError: As `find`.
+        """
+        ...
+
+    def ended(
+        self,
+        scenarios: Sequence[str],
+        *,
+        threads: int | None = None,
+        columns: bool = True,
+        progress: Callable[[int, int, float], None] | None = None,
+    ) -> Generator[tuple[int, Any]]:
+        """Runs scenarios; yields each one's index and outcome as soon as it ends."""
+        ...
+
+
+#: The sandbox of files that schemes name; None if they are loaded into this process.
+sandbox: ContextVar[Sandbox | None] = ContextVar("sandbox", default=None)
+
+#: Called before a file that a scheme names is loaded.
+before_loading: Callable[[], None] = lambda: None  # noqa: E731 (replaced in a sandbox)
+
 #: Classes that were tried once with these keys, successfully, and need no second try.
 _tried: set[tuple[Any, ...]] = set()
+
+
+def is_file(text: str) -> bool:
+    """Whether a scheme's text names a class by its file.
+
+    Example:
+        >>> is_file("mine.py:Mine:gain=2"), is_file("python:Mine"), is_file("cubic")
+        (True, False, False)
+    """
+    return is_python(text) and not text.strip().startswith(GIVEN)
+
+
+def names_file(flows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the scheme of one of these flows names a class by its file."""
+    return any(is_file(flow["scheme"]) for flow in flows)
 
 
 def is_python(text: str) -> bool:
@@ -212,6 +257,8 @@ def find(
         make, place = _find_given(name), ""
     elif not _may_load.get():
         return Controller, name, f"`{file}`: {name}", Controller.call_limit_s, Controller.run_limit_s
+    elif (box := sandbox.get()) is not None:
+        return Controller, *box.find(file, name, pairs)
     else:
         make, place = _find_in(file, name), f"`{file}`: "
     shown = _name(make) if file == GIVEN else name
@@ -266,8 +313,11 @@ def every_of(controller: Controller) -> float | None:
 
 
 def told(error: BaseException) -> str:
-    """An exception in one line, with the line that raised it."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
+    """An exception in one line, with the line of the class's file at which it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    files = {module.__file__ for module in _loaded.values()}
+    lines = [frame.lineno for frame in frames if str(Path(frame.filename).absolute()) in files]
+    lines = lines or [frame.lineno for frame in frames]
     return _sentence(error) + (f" (line {lines[-1]})" if lines else "")
 
 
@@ -322,6 +372,7 @@ def _find_in(file: str, name: str) -> type[Controller]:
 
 
 def _load(file: str) -> ModuleType:
+    before_loading()
     path = Path(file)
     try:
         source = _verus.read_file(path, MOST_SOURCE)

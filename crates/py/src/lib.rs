@@ -15,6 +15,7 @@ mod events;
 mod logs;
 mod model;
 mod run;
+mod sandbox;
 mod sweep;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -90,6 +91,8 @@ pub fn fill(
         run::scenario_schema,
         run::simulate,
         run::simulate_many,
+        run::simulate_planned,
+        sandbox::confine,
         jain,
         metric_columns,
         version,

@@ -100,6 +100,26 @@ pub(crate) fn simulate_many<'py>(
     Ok(outcomes.into_any())
 }
 
+/// Runs one scenario, whose plan the calling thread makes before it starts another: a controller's file is loaded while
+/// there is only this thread to confine. `columns` and the result as of [`simulate_many`].
+#[pyfunction]
+pub(crate) fn simulate_planned<'py>(
+    py: Python<'py>,
+    scenario_json: &str,
+    columns: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let scenario = parse(scenario_json)?;
+    let plan = py
+        .detach(|| scenario.plan())
+        .map_err(|error| error::simulation(&error))?;
+    let sweep = Sweep::start(vec![scenario], Some(1), move |_, _, progress| {
+        plan.run(progress)
+    })?;
+    let outcomes = sweep.wait(py, |_, _| Ok(true))?;
+    let outcome = outcomes.into_iter().next().expect("one for each scenario");
+    to_python(py, outcome, columns, None)
+}
+
 fn run_one(
     _: usize,
     scenario: &Scenario,

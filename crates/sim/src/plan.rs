@@ -75,12 +75,13 @@ impl Scenario {
     /// As [`plan`](Self::plan).
     pub fn plan_with(&self, registry: &Registry) -> Result<Plan, Error> {
         let texts = self.texts()?;
-        let schemes = self.schemes(registry)?;
+        // First, since a scheme may load a program of the user's, after which no other file may be readable.
+        let paths = self.paths_of(&texts)?;
         Ok(Plan {
             scenario: self.clone(),
-            paths: self.paths_of(&texts)?,
+            paths,
             traffic: texts.traffic,
-            schemes,
+            schemes: self.schemes(registry)?,
         })
     }
 }

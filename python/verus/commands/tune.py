@@ -17,10 +17,11 @@ from verus.errors import FieldError
 from verus.lab import store
 from verus.lab.arguments import at_least
 from verus.lab.runner import Ended, as_ended
+from verus.lab.sandbox import Sandbox
 from verus.lab.store import Keys
 from verus.lab.tuning.folder import TuneFolder
 from verus.lab.tuning.judging import judge as judge_finalists
-from verus.lab.tuning.problem import read
+from verus.lab.tuning.problem import Problem, read
 from verus.lab.tuning.search import Search
 from verus.report.tune_page import front_table, judged_table, saved
 from verus.suites.bounds import checks_of
@@ -34,6 +35,7 @@ def tune(
     judge: Flag = False,
     jobs: Annotated[int | None, COUNT] = None,
     cluster: Annotated[str | None, one("WORKERS")] = None,
+    sandbox: Annotated[bool, Parameter(name="--sandbox", negative="--no-sandbox", show_default=False)] = True,
     json_: Json = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
@@ -54,6 +56,8 @@ def tune(
         Cores to use. Default: all of them.
     cluster
         Run on Dask workers: `tcp://HOST:PORT` of a scheduler, or `local:N` for N processes of this machine.
+    sandbox
+        Load and run Python files in confined processes. Without it they may do what you may do.
     json_
         Print one JSON object a line for each candidate of the front; with --judge for each sender that was judged.
     """
@@ -61,7 +65,17 @@ def tune(
         at_least("jobs", jobs, 1, 1000)
         if cluster is not None:
             raise FieldError("jobs", "is for this machine; a cluster has as many as its workers")
-    problem = read(search)
+    box = Sandbox()
+    with box.used() if sandbox else contextlib.nullcontext():
+        problem = read(search)
+        box.budget = problem.budget
+        return _tuned(problem, out=out, judge=judge, jobs=jobs, cluster=cluster, json_=json_, talk=talk)
+
+
+def _tuned(
+    problem: Problem, *, out: Path | None, judge: bool, jobs: int | None, cluster: str | None, json_: bool, talk: Talk
+) -> int:
+    """Searches or judges; the exit code."""
     folder = TuneFolder(Path("verus-results") / problem.name if out is None else out)
     folder.check()
     keys = Keys(store.engine())

@@ -11,16 +11,18 @@ import json
 import os
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from verus import _verus
+from verus import _verus, controller
 from verus.controller import imported
 from verus.errors import FieldError
 from verus.lab import inputs, store
 from verus.lab.inputs import Digests, respelt
 from verus.lab.runner import Ended, Progress
+from verus.lab.sandbox import Budget, Sandbox
 from verus.lab.scenario import Run
 
 #: The number of times that a worker of `local:N` may die during a run before the run counts as the
@@ -118,7 +120,13 @@ def as_ended(
             if name not in sent:
                 sent[name] = client.submit(bytes, inputs.content(path), key=f"verus-file-{name}")
         parts = [sent[name] for name in files]
-        futures[client.submit(_work, texts, store.engine(), [*files], *parts, pure=False)] = indices
+        box = (
+            controller.sandbox.get()
+            if any(controller.names_file(runs[at].scenario["flows"]) for at in indices)
+            else None
+        )
+        budget = asdict(box.budget) if isinstance(box, Sandbox) else None
+        futures[client.submit(_work, texts, store.engine(), budget, [*files], *parts, pure=False)] = indices
     done = 0
     for future in completed(futures):
         try:
@@ -171,8 +179,13 @@ def _packed(runs: Sequence[Run], digests: Digests) -> tuple[list[str], dict[str,
 _BOX = "{verus-box}"
 
 
-def _work(texts: Sequence[str], engine: str, names: Sequence[str], *contents: bytes) -> list[bytes | str]:
-    """Runs a batch on a worker: the outcome of each run as `verus.lab.store` packs it, or the error."""
+def _work(
+    texts: Sequence[str], engine: str, budget: dict[str, int] | None, names: Sequence[str], *contents: bytes
+) -> list[bytes | str]:
+    """Runs a batch on a worker: the outcome of each run as `verus.lab.store` packs it, or the error.
+
+    With a budget it runs in a sandbox of the worker's.
+    """
     if engine != store.engine():
         raise RuntimeError(f"a worker has another build of the simulator: {store.engine()}, not {engine}")
     for name, content in zip(names, contents, strict=True):
@@ -183,7 +196,15 @@ def _work(texts: Sequence[str], engine: str, names: Sequence[str], *contents: by
             draft.write_bytes(content)
             draft.replace(path)
     box_path = json.dumps(str(_box()))[1:-1]
-    ended = _verus.simulate_many([text.replace(_BOX, box_path) for text in texts], 1, None, columns=False)
+    placed = [text.replace(_BOX, box_path) for text in texts]
+    ended: Sequence[Ended]
+    if budget is None:
+        ended = _verus.simulate_many(placed, 1, None, columns=False)
+    else:
+        with Sandbox(Budget(**budget)).used() as sandbox:
+            ended = [
+                end for _, end in sorted(sandbox.ended(placed, threads=1, columns=False), key=lambda pair: pair[0])
+            ]
     return [str(end) if isinstance(end, RuntimeError) else store.pack(end) for end in ended]
 
 

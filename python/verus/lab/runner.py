@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verus import _verus
+from verus import _verus, controller
 from verus.lab.scenario import Run
 
 #: Called with the number of runs done, the number of all runs, and the share of all the work done
@@ -75,6 +75,8 @@ def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progr
         OSError: A trace cannot be read.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
+    if _sandboxed(runs):
+        return _in_order(as_ended(runs, threads=threads, progress=progress))
     return list(_verus.simulate_many([run.to_json() for run in runs], threads, _told(len(runs), progress)))
 
 
@@ -82,6 +84,9 @@ def measure_each(
     runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None, logs: Logs | None = None
 ) -> list[Ended]:
     """The same with metrics only: nothing grows with the duration, and nothing is an array."""
+    if _sandboxed(runs):
+        plain = [run.without_series() for run in runs]
+        return _in_order(as_ended(plain, threads=threads, columns=False, progress=progress, logs=logs))
     texts = [run.without_series().to_json() for run in runs]
     qlog = None if logs is None else logs.of(range(len(runs)))
     return list(_verus.simulate_many(texts, threads, _told(len(runs), progress), columns=False, qlog=qlog))
@@ -143,9 +148,12 @@ def as_ended(
         OSError: A trace cannot be read.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
+    if sandboxed := _sandboxed(runs):
+        yield from _apart(runs, sandboxed, threads=threads, columns=columns, progress=progress, logs=logs)
+        return
     qlog = None if logs is None else logs.of(range(len(runs)))
     texts = [run.to_json() for run in runs]
-    work = _verus.simulate_many(texts, threads or _cores(), columns=columns, qlog=qlog, wait=False)
+    work = _verus.simulate_many(texts, threads or cores(), columns=columns, qlog=qlog, wait=False)
     try:
         done = 0
         while done < len(runs):
@@ -156,6 +164,52 @@ def as_ended(
                 progress(done, len(runs), work.fraction())
     finally:
         work.stop()
+
+
+def _sandboxed(runs: Sequence[Run]) -> list[int]:
+    """The runs that a sandbox executes: those with a Python file among their schemes, if there is a sandbox."""
+    if controller.sandbox.get() is None:
+        return []
+    return [index for index, run in enumerate(runs) if controller.names_file(run.scenario["flows"])]
+
+
+def _apart(
+    runs: Sequence[Run],
+    sandboxed: Sequence[int],
+    *,
+    threads: int | None,
+    columns: bool,
+    progress: Progress | None,
+    logs: Logs | None,
+) -> Generator[tuple[int, Ended]]:
+    """As `as_ended`, with these runs in the sandbox, after the others."""
+    box = controller.sandbox.get()
+    assert box is not None
+    if logs is not None:
+        raise ValueError("a controller in a sandbox writes no logs")
+    others = [index for index in range(len(runs)) if index not in set(sandboxed)]
+
+    def shifted(begin: int, count: int) -> Progress | None:
+        if progress is None:
+            return None
+        return lambda done, _, share: progress(begin + done, len(runs), (begin + share * count) / len(runs))
+
+    for index, end in as_ended(
+        [runs[index] for index in others], threads=threads, columns=columns, progress=shifted(0, len(others))
+    ):
+        yield others[index], end
+    for index, end in box.ended(
+        [runs[index].to_json() for index in sandboxed],
+        threads=threads,
+        columns=columns,
+        progress=shifted(len(others), len(sandboxed)),
+    ):
+        yield sandboxed[index], end
+
+
+def _in_order(ended: Iterable[tuple[int, Ended]]) -> list[Ended]:
+    """The outcomes by index."""
+    return [end for _, end in sorted(ended, key=lambda pair: pair[0])]
 
 
 def in_threads(
@@ -193,7 +247,7 @@ def in_threads(
 _LOOK_EVERY_S = 0.1
 
 
-def _cores() -> int:
+def cores() -> int:
     """The number of cores that this process may use."""
     with contextlib.suppress(AttributeError):  # Linux has it
         return len(os.sched_getaffinity(0))

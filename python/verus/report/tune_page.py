@@ -406,7 +406,7 @@ def _row_by_row(search: Json, judged: Json) -> Markup:
 
 
 def _row_name(row: Json) -> str:
-    flows = f"{row['flows']} flow{'s' if row['flows'] > 1 else ''}"
+    flows = row.get("mix") or f"{row['flows']} flow{'s' if row['flows'] > 1 else ''}"
     part = [row["part"]] if row["part"] else []
     return ", ".join([*part, row["trace"], flows, row["queue"], f"{row['delay_ms']:g} ms", f"seed {row['seed']}"])
 

@@ -84,7 +84,7 @@ def judge(problem: Problem, folder: TuneFolder, work: Work, *, keys: Keys) -> di
 def _telling(problem: Problem, half: str, senders: Sequence[list[dict[str, Any]]]) -> list[int]:
     """The rows of a half without those that repeat another, since nothing in them depends on the seed."""
     values = [values_of(problem, dict(enumerate(rows)), len(rows)) for rows in senders]
-    repeated = race.repeats([path_of(run) for run in problem.halves[half]], values)
+    repeated = race.repeats([path_of(run, problem.scheme) for run in problem.halves[half]], values)
     return [number for number in range(len(problem.halves[half])) if number not in repeated]
 
 

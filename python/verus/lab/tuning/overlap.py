@@ -2,7 +2,7 @@
 
 Two rows share a recording if a stretch of it crosses both, whatever its file is called: recordings are compared by the
 digest of their opportunities. They share a realisation of a generated channel if its name and its seed are equal and
-the stretches meet. Halves share no seed, and no path of constant rate that differs in nothing but the seed.
+the stretches meet. Halves share no seed, and no path of constant rate with the same senders beside the candidate.
 """
 
 from __future__ import annotations
@@ -43,8 +43,13 @@ class Stretch:
     to_s: float
 
 
-def refuse_overlap(tune: Sequence[Run], judge: Sequence[Run]) -> None:
+def refuse_overlap(tune: Sequence[Run], judge: Sequence[Run], scheme: str) -> None:
     """Refuses halves that share a seed, a stretch of a channel, or a path.
+
+    Args:
+        tune: Rows of one half.
+        judge: Rows of the other.
+        scheme: The candidate's in these rows; other schemes are what it is mixed with.
 
     Raises:
         FieldError: They do; it names what they share.
@@ -68,22 +73,38 @@ def refuse_overlap(tune: Sequence[Run], judge: Sequence[Run]) -> None:
                     "judge.trace",
                     f"overlaps with `tune`: both cross {names} from {from_s:.10g} s to {to_s:.10g} s",
                 )
-    paths = {_constant_path(run) for run in tune}
+    paths = {_constant_path(run, scheme) for run in tune}
     for run in judge:
-        path = _constant_path(run)
+        path = _constant_path(run, scheme)
         if path is not None and path in paths:
-            flows = len(run.contestant.flows)
             raise FieldError(
                 "judge.trace",
-                f"overlaps with `tune`: a row over `{run.trace}` with {flows} flow{'s' if flows > 1 else ''} differs "
-                "from one of `tune` in nothing but the seed",
+                f"overlaps with `tune`: a row over `{run.trace}` with {_flows(run)} differs from one of `tune` in "
+                "nothing but the seed",
             )
 
 
-def path_of(run: Run) -> str:
-    """All of a row that does not depend on its seed or its senders."""
+def _flows(run: Run) -> str:
+    """The flows of a row in words."""
+    if is_mixed(run):
+        return f"the mix `{run.contestant.text}`"
+    flows = len(run.contestant.flows)
+    return f"{flows} flow{'s' if flows > 1 else ''}"
+
+
+def is_mixed(run: Run) -> bool:
+    """Whether a row has senders beside the candidate."""
+    return len(set(run.contestant.flows)) > 1
+
+
+def path_of(run: Run, scheme: str) -> str:
+    """All of a row that does not depend on its seed or the candidate, whose scheme this is there.
+
+    The senders beside the candidate are part of it, in whatever order a mix states them.
+    """
     scenario: dict[str, Any] = {**run.scenario, "seed": None}
-    scenario["flows"] = [{**flow, "scheme": None} for flow in run.scenario["flows"]]
+    flows = [{**flow, "scheme": None if flow["scheme"] == scheme else flow["scheme"]} for flow in run.scenario["flows"]]
+    scenario["flows"] = sorted(flows, key=lambda flow: json.dumps(flow, sort_keys=True))
     return json.dumps(scenario, sort_keys=True)
 
 
@@ -152,8 +173,8 @@ def _file_digest(path: str) -> str:
     return digest_of(Path(path))
 
 
-def _constant_path(run: Run) -> str | None:
-    """All of a row but seed and senders, where its channel has a constant rate; None for other channels."""
+def _constant_path(run: Run, scheme: str) -> str | None:
+    """All of a row but seed and candidate, where its channel has a constant rate; None for other channels."""
     if _checked(run.scenario["trace"])["kind"] != "rate":
         return None
-    return path_of(run)
+    return path_of(run, scheme)

@@ -1,7 +1,8 @@
 """A search, as a TOML file states it: a scheme, ranges of its keys, rows to tune on, rows to judge on, and aims.
 
 A row is one simulation of a candidate: a channel, a queue, a number of flows and a seed, multiplied out as in a study
-(`verus.lab.study`). A candidate is the scheme with one value for each key. An aim is a metric's mean over the rows.
+(`verus.lab.study`). Flows of other senders can be beside those of the candidate (`mix`). A candidate is the scheme with
+one value for each key. An aim is a metric's mean over the rows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from verus.errors import FieldError, near_or_all, shown
 from verus.lab import bounded_reading
 from verus.lab.arguments import check_seed
 from verus.lab.metric_rows import NUMBERS
+from verus.lab.sandbox import Budget
 from verus.lab.scenario import Contestant, Run
 from verus.lab.schema import Scenario
 from verus.lab.store import Keys
@@ -135,6 +137,7 @@ class Problem:
         racing: Whether a candidate stops when the rows that it ran show that it is hopeless.
         measure: Adds numbers of one's own to a row, for aims and bounds to name; each by its name.
         measures: The names of these numbers.
+        budget: Limits of one run of a controller from a file.
     """
 
     name: str
@@ -153,6 +156,7 @@ class Problem:
     racing: bool = True
     measure: Callable[[Mapping[str, Any]], Mapping[str, float]] | None = None
     measures: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=Budget)
 
     @property
     def aims(self) -> tuple[str, ...]:
@@ -173,6 +177,14 @@ class Problem:
         words = ",".join(f"{name}={key_text(value)}" for name, value in values.items())
         return _verus.with_settings(self.scheme, words)
 
+    def with_sender(self, rows: Sequence[Run], text: str) -> list[Run]:
+        """The same rows with another sender in the flows of the search's scheme.
+
+        Raises:
+            FieldError: The sender is refused, such as for a value of a key.
+        """
+        return _with_sender(rows, self.scheme, text)
+
     def identity(self, keys: Keys) -> str:
         """A digest of all that decides the candidates and their results, except how many there are.
 
@@ -184,7 +196,7 @@ class Problem:
         """
         decisive = {
             "runs": {half: [keys.of(run) for run in rows] for half, rows in self.halves.items()},
-            "rivals": [keys.of(with_scheme(self.halves[TUNE][:1], text)[0]) for text in self.rivals],
+            "rivals": [keys.of(self.with_sender(self.halves[TUNE][:1], text)[0]) for text in self.rivals],
             "scheme": self.scheme,
             "keys": {key.name: key.to_dict() for key in self.keys},
             "aims": [self.most, self.least, [bound.text for bound in self.bounds], self.measures],
@@ -193,21 +205,21 @@ class Problem:
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-def with_scheme(rows: Sequence[Run], text: str) -> list[Run]:
-    """The same rows with another sender in each of their flows.
+def _with_sender(rows: Sequence[Run], scheme: str, text: str) -> list[Run]:
+    """The same rows with another sender in the flows of this scheme.
 
     Raises:
-        FieldError: The scheme is refused, such as for a value of a key.
+        FieldError: The sender is refused, such as for a value of a key.
     """
-    senders: dict[int, Contestant] = {}
+    senders: dict[tuple[str, ...], Contestant] = {}
     made = []
     for run in rows:
-        count = len(run.contestant.flows)
-        if count not in senders:
-            senders[count] = Contestant.from_scheme(text, flows=count)
-        flows = [{**flow, "scheme": text} for flow in run.scenario["flows"]]
+        texts = tuple(text if own == scheme else own for own in run.contestant.flows)
+        if texts not in senders:
+            senders[texts] = Contestant.from_flows(texts)
+        flows = [{**flow, "scheme": own} for flow, own in zip(run.scenario["flows"], texts, strict=True)]
         scenario = cast("Scenario", {**run.scenario, "flows": flows})
-        made.append(replace(run, contestant=senders[count], scenario=scenario))
+        made.append(replace(run, contestant=senders[texts], scenario=scenario))
     return made
 
 
@@ -254,7 +266,10 @@ def problem_of(
     scheme = _scheme("scheme", content["scheme"])
     rivals = tuple(_scheme("rivals", text) for text in _texts("rivals", content.get("rivals", list(RIVALS))))
     keys = _keys(scheme, _table("keys", content["keys"]))
-    halves = _halves(scheme, {half: _table(half, content[half]) for half in HALVES})
+    tables = {half: _table(half, content[half]) for half in HALVES}
+    budget = _budget(tables[TUNE])
+    tables[TUNE] = {name: value for name, value in tables[TUNE].items() if name not in _BUDGET}
+    halves = _halves(scheme, tables)
     aims = _aims(_table("aim", content["aim"]), (*NUMBERS, *measures))
     search = _search(_table("search", content.get("search", {})), keys, aims)
     return Problem(
@@ -265,6 +280,7 @@ def problem_of(
         rivals=rivals,
         measure=measure,
         measures=tuple(measures),
+        budget=budget,
         **aims,
         **search,
     )
@@ -378,12 +394,14 @@ def _key(name: str, field: str, table: Mapping[str, Any]) -> Key:
 
 def _halves(scheme: str, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[Run, ...]]:
     halves: dict[str, tuple[Run, ...]] = {}
-    known = [key for key in KEYS if key not in ("scheme", "mix")]
+    known = [key for key in KEYS if key != "scheme"]
     for half, table in tables.items():
         parts = table.get("part", [])
         for place in (table, *(part for part in parts if isinstance(part, Mapping))):
             _refuse_unknown(place, (*known, *(("part",) if place is table else ("name",))), f"{half}.")
-        rows = {**table, "scheme": scheme}
+        rows = {**table, "part": [_sent_by(scheme, table, part) for part in parts]} if parts else dict(table)
+        if not parts:
+            rows = _sent_by(scheme, {}, rows)
         if half == JUDGE and not any("seed" in place for place in (table, *parts)):
             seeds = {run.scenario["seed"] for run in halves[TUNE]}
             rows["seed"] = {"from": max(seeds) + 1, "to": max(seeds) + len(seeds)}
@@ -392,8 +410,18 @@ def _halves(scheme: str, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, t
         except ValueError as error:
             key, _, problem = str(error).partition(": ")
             raise FieldError(f"{half}.{key}", problem) from error
-    refuse_overlap(halves[TUNE], halves[JUDGE])
+        for run in halves[half]:
+            if scheme not in run.contestant.flows:
+                raise FieldError(f"{half}.mix", f"`{run.contestant.text}` has no flow of `{scheme}`, which is searched")
+    refuse_overlap(halves[TUNE], halves[JUDGE], scheme)
     return halves
+
+
+def _sent_by(scheme: str, common: Mapping[str, Any], place: Any) -> Any:
+    """A table of rows with the scheme as their sender, if they have no mix of senders."""
+    if not isinstance(place, Mapping) or "mix" in place or "mix" in common:
+        return place
+    return {**place, "scheme": scheme}
 
 
 def _aims(table: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, Any]:
@@ -432,6 +460,20 @@ def _bound(text: str, metrics: Sequence[str]) -> Bound:
     if match[1] not in metrics:
         raise FieldError("aim.bounds", f"there is no metric `{match[1]}`{near_or_all(match[1], metrics)}")
     return Bound(text=text, metric=match[1], least=match[2] == ">=", limit=limit)
+
+
+#: The entries of `[tune]` that are a budget, with the least and the greatest of each.
+_BUDGET = {"memory_mb": (128, 1 << 20), "cpu_s": (1, 86_400)}
+
+
+def _budget(table: Mapping[str, Any]) -> Budget:
+    """The budget of a run, from `[tune]`; it is that of the judged half, too."""
+    given = {name: table[name] for name in _BUDGET if name in table}
+    for name, value in given.items():
+        least, most = _BUDGET[name]
+        if type(value) is not int or not least <= value <= most:
+            raise FieldError(f"{TUNE}.{name}", f"must be a whole number from {least} to {most}, not {shown(value)}")
+    return Budget(**given)
 
 
 #: The whole numbers of `[search]`, with the least and the greatest of each.

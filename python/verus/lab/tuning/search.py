@@ -25,8 +25,8 @@ from verus.lab.store import Keys, Work, complete
 from verus.lab.study import Value
 from verus.lab.tuning import race
 from verus.lab.tuning.folder import TuneFolder
-from verus.lab.tuning.overlap import path_of
-from verus.lab.tuning.problem import HALVES, TUNE, Bound, Key, Problem, key_text, with_scheme
+from verus.lab.tuning.overlap import is_mixed, path_of
+from verus.lab.tuning.problem import HALVES, TUNE, Bound, Key, Problem, key_text
 
 Entry = TypeVar("Entry")
 
@@ -123,7 +123,7 @@ class Evaluation:
         for scheme, numbers in senders.items():
             missing = [number for number in numbers if (scheme, number) not in self._known]
             try:
-                runs = with_scheme([self.runs[number].without_series() for number in missing], scheme)
+                runs = self.problem.with_sender([self.runs[number].without_series() for number in missing], scheme)
             except FieldError as error:
                 by_scheme[scheme] = error.problem
                 continue
@@ -263,7 +263,7 @@ class Search:
         for bound in self.problem.bounds:
             if bound.metric and mean(self.fixed[self.problem.scheme], bound.metric) is None:
                 raise ValueError(f"`{self.problem.scheme}` has no `{bound.metric}` in any row of `tune`: {bound.text}")
-        paths = [path_of(run) for run in self.evaluation.runs]
+        paths = [path_of(run, self.problem.scheme) for run in self.evaluation.runs]
         self.order = race.row_order(paths)
         self._looks = race.looks(len(paths), len(set(paths)))
         self._repeats = race.repeats(paths, list(values.values()))
@@ -554,4 +554,6 @@ def _described(problem: Problem) -> dict[str, Any]:
 def _row(run: Run) -> dict[str, Any]:
     """What tells a row from the others."""
     row = {"part": run.part, "trace": run.trace, "queue": run.queue, "flows": len(run.contestant.flows)}
+    if is_mixed(run):
+        row["mix"] = run.contestant.text
     return {**row, "delay_ms": run.scenario["delay_ms"], "seed": run.scenario["seed"]}
