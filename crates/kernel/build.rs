@@ -9,7 +9,7 @@ use std::process::Command;
 /// Source, object and definitions of each program. The bare object is for `bpftool struct_ops
 /// register`, which knows no links before version 7.2. It has a name of its own, since `unregister`
 /// removes all objects of one name.
-const PROGRAMS: [(&str, &str, &[&str]); 3] = [
+const PROGRAMS: [(&str, &str, &[&str]); 4] = [
     ("forward", "forward", &["OPERATIONS=\".struct_ops.link\""]),
     (
         "forward",
@@ -20,6 +20,7 @@ const PROGRAMS: [(&str, &str, &[&str]); 3] = [
         ],
     ),
     ("flows", "flows", &[]),
+    ("connections", "connections", &[]),
 ];
 /// The names of Debian's versions, the plain name first.
 const CLANGS: [&str; 9] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,10 @@ import pytest
 
 from verus import Flow, Link, Trace, _verus, compare, simulate
 from verus.lab import inputs, nothing_arrived, store
+from verus.lab.results import Results
 from verus.lab.scenario import Contestant, Run, make_run
+from verus.report import comparison, summary
+from verus.report.numbers import percent
 
 Command = Callable[..., Any]
 
@@ -295,6 +299,19 @@ def test_a_run_in_which_nothing_arrived_says_so(words: tuple[str, ...], why: str
     (row,) = map(json.loads, ran.out.splitlines())
     if "nothing was acknowledged" not in why:
         assert [row[name] for name in nothing_arrived.SHARES] == [None] * len(nothing_arrived.SHARES)
+
+
+def test_of_a_channel_that_carried_nothing_the_omniscient_sender_used_no_share(verus: Command) -> None:
+    Path("late.down").write_text("".join(f"{time}\n" for time in range(90_000, 100_000, 5)))
+    ran = verus("compare", "--scheme", "cubic", "--duration", "3", "--trace", "late.down", "rate:9", "--out", "o")
+    assert ran.code == 0
+    _, late, steady = re.split(r"^(?=late\.down|rate:9)", ran.out, flags=re.MULTILINE)
+    assert "omniscient" not in late
+    assert "omniscient" in steady
+    parts = summary.blocks(Results.read(Path("o")))
+    assert ["omniscient" in comparison.results_table(part) for part in parts] == [False, True]
+    best = comparison._summary(parts).partition("omniscient")[2]
+    assert best.count(f"{percent(1.0)} · ") == 1
 
 
 def test_a_run_in_which_something_arrived_says_nothing(verus: Command) -> None:

@@ -95,6 +95,29 @@ pub fn failure_of(error: &Error) -> Failure {
 mod tests {
     use super::*;
 
+    /// The parser of options takes any word for a law; the kernel has one.
+    #[test]
+    fn examples_of_help_load_what_can_be_loaded() {
+        let examples = include_str!("verbs.txt").lines();
+        let loads = examples.filter_map(|line| line.split_once(" kernel load "));
+        let mut count = 0;
+        for (_, words) in loads {
+            let line = ["load"].into_iter().chain(words.split_whitespace());
+            let command = <Args as clap::Args>::augment_args(clap::Command::new("kernel"));
+            let command = command.no_binary_name(true);
+            let matches = command.try_get_matches_from(line).expect("options");
+            let args = <Args as clap::FromArgMatches>::from_arg_matches(&matches).expect("a verb");
+            let Verb::Load { law, set, name } = args.verb else {
+                panic!("not `load`: {words}");
+            };
+            if let Err(error) = Config::parse(&law, &set, name.as_deref()) {
+                panic!("`{words}`: {error}");
+            }
+            count += 1;
+        }
+        assert!(count >= 2, "{count} examples");
+    }
+
     #[test]
     fn loading_says_what_was_the_default_before() {
         let said = loaded("forward", Some("bbr"));

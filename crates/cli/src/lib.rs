@@ -17,6 +17,7 @@ mod help;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod log;
+mod metrics;
 mod plain;
 mod probe;
 mod progress;

@@ -27,6 +27,7 @@ use verus_transfer::private::Home;
 use verus_transfer::reserved::Reserved;
 use verus_transfer::secret_error::SecretError;
 use verus_transfer::secrets::{Fingerprint, Identity, TOKEN_FILE, Token};
+use verus_transfer::traffic::Traffic;
 use verus_transfer::{DEFAULT_PORT, Event, Limits, Server, ServerConfig, bind};
 
 use self::audit::Audit;
@@ -36,6 +37,7 @@ use self::used::Used;
 use crate::failure::Failure;
 use crate::files::{self, HomeOwner};
 use crate::log::Log;
+use crate::metrics::{self, BySender, RoundTrips, address};
 use crate::ui::Ui;
 
 /// Serve a folder over QUIC to the clients `send` and `receive`.
@@ -99,6 +101,8 @@ struct Serving {
     /// When started as root: serve as this user (default: the owner of DIR). `root` keeps root's rights.
     #[arg(long, value_name = "NAME|UID[:GID]")]
     user: Option<String>,
+    #[command(flatten)]
+    metrics: address::Address,
     /// Print events as JSON Lines.
     #[arg(long)]
     json: bool,
@@ -143,6 +147,10 @@ fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
         let mut server = Server::start(config, socket).map_err(failed)?;
         let local = server.local_addr().map_err(failed)?;
         start.tell(local, args, audit.as_ref(), ui)?;
+        if let Some(listener) = ready.metrics {
+            let (watch, sender) = (server.watch(), args.common.scheme.text().to_owned());
+            listener.start(move || measured(&watch.traffic(), &sender))?;
+        }
         let log = Log::new(*ui, args.json)?;
         let mut tell = |event: &Event| {
             let report = tell::report(event);
@@ -191,6 +199,7 @@ fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
 struct Ready {
     config: ServerConfig,
     socket: std::net::UdpSocket,
+    metrics: Option<address::Listener>,
     audit: Option<Audit>,
     /// None if clients have no names, or the folder of secrets cannot be written, which does no
     /// harm.
@@ -207,6 +216,7 @@ struct Start {
     clients: Option<usize>,
     standing: Standing,
     confined: Confined,
+    metrics_url: Option<String>,
 }
 
 fn prepare(args: &Serving) -> Result<Ready, Failure> {
@@ -225,6 +235,8 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     let standing = privilege::choose(args.user.as_deref(), &folder, path)?;
     let home = args.common.folder(standing.home())?;
     let socket = listen(args)?;
+    // Landlock later forbids listening.
+    let metrics = args.metrics.listen()?;
     let audit = args.audit.as_deref().map(Audit::open).transpose()?;
     let mut reserved = reserved(args)?;
     // A token of root's, which another user may not read.
@@ -282,6 +294,7 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
         clients: access.clients(),
         standing,
         confined,
+        metrics_url: metrics.as_ref().map(address::Listener::url),
     };
     let config = ServerConfig {
         folder,
@@ -300,6 +313,7 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     Ok(Ready {
         config,
         socket,
+        metrics,
         audit,
         used,
         start,
@@ -354,6 +368,7 @@ impl Start {
                 "config": self.home.display().to_string(), "clients": self.clients, "user": user,
                 "landlock_abi": self.confined.json(),
                 "audit": audit.map(|audit| audit.path().display().to_string()),
+                "metrics": self.metrics_url,
             }));
         }
         ui.line(format_args!(
@@ -382,11 +397,37 @@ impl Start {
             ui.line(format_args!("runs as      {user}"))?;
         }
         ui.line(format_args!("confined     {}", self.confined))?;
+        if let Some(url) = &self.metrics_url {
+            ui.line(format_args!("metrics      {url}"))?;
+        }
         match audit {
             Some(audit) => ui.line(format_args!("audit log    `{}`", audit.path().display())),
             None => Ok(()),
         }
     }
+}
+
+/// Measurements of what the server sends, by the text of its scheme.
+fn measured(traffic: &Traffic, sender: &str) -> BySender {
+    let mut all = BySender::default();
+    for connection in &traffic.open {
+        let snapshot = connection.view.snapshot();
+        let rtt = RoundTrips {
+            smoothed: snapshot.smoothed_rtt,
+            least: snapshot.min_rtt,
+        };
+        let probe = |record: &mut dyn FnMut(&'static str, f64)| connection.view.probe(record);
+        let flow = metrics::Flow::of(rtt, snapshot.window, probe);
+        all.add(sender, flow.with_lost(connection.lost, connection.packets));
+    }
+    all.begun(sender, traffic.connections);
+    let counts = metrics::Traffic {
+        acknowledged_bytes: traffic.acknowledged.get(),
+        sent_packets: traffic.packets,
+        lost_packets: traffic.lost,
+    };
+    all.traffic(sender, counts);
+    all
 }
 
 fn listen(args: &Serving) -> Result<std::net::UdpSocket, Failure> {

@@ -42,6 +42,7 @@ struct sock_common {
 	u16 skc_dport;
 	u16 skc_num;
 	u16 skc_family;
+	unsigned char skc_state;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 };
@@ -77,6 +78,8 @@ struct tcp_sock {
 	u32 delivered;
 	u32 data_segs_out;
 	u32 total_retrans;
+	u32 rate_delivered;
+	u32 rate_interval_us;
 	u64 tcp_mstamp;
 	u64 bytes_acked;
 };
@@ -113,6 +116,11 @@ struct tcp_congestion_ops {
 	u32 flags;
 	void (*init)(struct sock *sk);
 	void (*release)(struct sock *sk);
+};
+
+/* A tcp_sock begins with it. */
+struct inet_connection_sock {
+	const struct tcp_congestion_ops *icsk_ca_ops;
 };
 
 #pragma clang attribute pop

@@ -3,7 +3,8 @@
 //! ```text
 //!  bpf/forward.h      the law, as the core has it (crates/verus/src/forward.rs); also compiles natively, for tests
 //!  bpf/forward.bpf.c  what the kernel calls   ┐ compiled by build.rs, loaded by libbpf
-//!  bpf/flows.bpf.c    reads flows out         ┘
+//!  bpf/flows.bpf.c    reads flows out         │
+//!  bpf/connections.bpf.c  reads all of TCP    ┘
 //! ```
 //!
 //! Linux takes a congestion control as an eBPF program (struct_ops): no module, no reboot. It is
@@ -15,6 +16,8 @@ mod error;
 mod settings;
 
 #[cfg(has_programs)]
+mod connections;
+#[cfg(has_programs)]
 mod flows;
 #[cfg(has_programs)]
 mod host;
@@ -24,11 +27,13 @@ mod loaded;
 mod without;
 
 pub use error::Error;
-pub use settings::{Config, Flow, LAW, Loaded, NAME_BYTES};
+pub use settings::{Config, Connection, Flow, LAW, Loaded, NAME_BYTES};
 
+#[cfg(has_programs)]
+pub use connections::connections;
 #[cfg(has_programs)]
 pub use flows::Reader;
 #[cfg(has_programs)]
 pub use loaded::{Held, default_name, hold, list, load, unload};
 #[cfg(not(has_programs))]
-pub use without::{Held, Reader, default_name, hold, list, load, unload};
+pub use without::{Held, Reader, connections, default_name, hold, list, load, unload};

@@ -161,6 +161,26 @@ pub struct Flow {
     pub phase: &'static str,
 }
 
+/// A TCP connection of this network namespace, whatever its congestion control.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Connection {
+    /// The name of its congestion control.
+    pub sender: String,
+    /// The congestion window, in bytes of payload.
+    pub window_bytes: u64,
+    /// The newest delivery rate that the application did not limit, in bytes/s of payload; `None`
+    /// before the first.
+    pub delivery_rate: Option<u64>,
+    /// The smoothed round trip; `None` before the first.
+    pub smoothed_rtt: Option<Duration>,
+    /// The least round trip of the last five minutes; `None` before the first.
+    pub least_rtt: Option<Duration>,
+    /// Packets with data sent so far, each time that it was.
+    pub sent_packets: u32,
+    /// Packets that TCP has taken for lost so far.
+    pub lost_packets: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! A build without programs for the kernel: each call says why.
 
-use crate::{Config, Error, Flow, Loaded};
+use crate::{Config, Connection, Error, Flow, Loaded};
 
 const WHY: Error = Error::NotBuilt(env!("WITHOUT_PROGRAMS"));
 
@@ -30,6 +30,14 @@ pub fn unload(_: &str) -> Result<(), Error> {
 /// # Errors
 /// Always.
 pub fn list() -> Result<Vec<Loaded>, Error> {
+    Err(WHY)
+}
+
+/// Not to be had here.
+///
+/// # Errors
+/// Always.
+pub fn connections() -> Result<Vec<Connection>, Error> {
     Err(WHY)
 }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use rand::Rng;
@@ -13,7 +13,7 @@ use verus_senders::Scheme;
 use super::connection::{
     self, Batch, CHALLENGE_BYTES, Connection, POLICE_SAVES, Rejected, Role, SENDING_SAVES, Terms,
 };
-use super::flow::{Algorithms, Event};
+use super::flow::{Algorithms, Event, Outgoing};
 use super::limits::{Bucket, Limits, Use};
 use super::seal::{Key, Keys, Secret, Tokens};
 use super::wire::{Accept, Ending, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason, Request, Retry};
@@ -38,6 +38,9 @@ const REFUSALS_EVERY: Duration = Duration::from_secs(1);
 const TURN: Bytes = Bytes::new(3000);
 /// The rate of all is given out as often, unless more of it than a packet of any size comes together sooner.
 const ROUND: Duration = Duration::from_millis(10);
+
+/// Most senders whose ended flows are counted by name; a library may know any number of them.
+const MOST_SENDERS: usize = 64;
 
 /// How a server is set up.
 #[derive(Clone, Debug, Default)]
@@ -111,6 +114,28 @@ pub enum Notice {
     },
 }
 
+/// Counts of the flows that a server has sent with one sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Flows that began.
+    pub flows: u64,
+    /// Bytes that were acknowledged.
+    pub acknowledged: Bytes,
+    /// Packets that were sent, retransmissions included.
+    pub packets: u64,
+    /// Packets that were taken for lost.
+    pub lost: u64,
+}
+
+impl Sent {
+    fn add(&mut self, flow: &Outgoing) {
+        self.flows += 1;
+        self.acknowledged += flow.meter().delivered();
+        self.packets += flow.sender().counters().sent;
+        self.lost += flow.sender().counters().lost;
+    }
+}
+
 /// How far a client is.
 #[derive(Debug)]
 enum Stage {
@@ -132,6 +157,8 @@ struct Session {
     local: Option<IpAddr>,
     /// The network whose share of the server it takes.
     network: Network,
+    /// The bare name of its sender.
+    sender: String,
     nonce: [u8; 16],
     accept: [u8; 16],
     /// How long no data is sent at first, ms: the wire format bounds it.
@@ -237,6 +264,8 @@ pub struct Server<L> {
     /// When a part of the total rate is available for those who wait.
     round: Option<Time>,
     notices: Vec<Notice>,
+    /// Counts of ended flows, by the bare name of their sender.
+    ended: BTreeMap<String, Sent>,
     ignored: u64,
 }
 
@@ -276,6 +305,7 @@ impl<L: Library> Server<L> {
             granted_to: 0,
             round: None,
             notices: Vec::new(),
+            ended: BTreeMap::new(),
             ignored: 0,
             library,
             config,
@@ -495,6 +525,13 @@ impl<L: Library> Server<L> {
             client,
             local,
             network,
+            sender: request
+                .scheme
+                .split(':')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
             nonce: hello.nonce,
             accept,
             quiet_millis: hello.quiet_millis,
@@ -852,6 +889,12 @@ impl<L: Library> Server<L> {
         let Some(connection) = session.connection() else {
             return; // it never began
         };
+        if !connection.outgoing().is_empty()
+            && (self.ended.len() < MOST_SENDERS || self.ended.contains_key(&session.sender))
+        {
+            let sent = self.ended.entry(session.sender.clone()).or_default();
+            connection.outgoing().iter().for_each(|flow| sent.add(flow));
+        }
         self.all -= session.takes;
         if let Entry::Occupied(mut own) = self.by_network.entry(session.network) {
             *own.get_mut() -= session.takes;
@@ -913,6 +956,27 @@ impl<L: Library> Server<L> {
             .iter()
             .flatten()
             .filter_map(Session::connection)
+    }
+
+    /// The flows that are sent now, with the bare name of their sender.
+    pub fn sending(&self) -> impl Iterator<Item = (&str, &Outgoing)> {
+        let sessions = self.sessions.iter().flatten();
+        sessions.flat_map(|session| {
+            let flows = session
+                .connection()
+                .into_iter()
+                .flat_map(Connection::outgoing);
+            flows.map(|flow| (session.sender.as_str(), flow))
+        })
+    }
+
+    /// Counts of all flows sent, ended ones included, by the bare name of their sender.
+    pub fn sent(&self) -> BTreeMap<String, Sent> {
+        let mut all = self.ended.clone();
+        for (sender, flow) in self.sending() {
+            all.entry(sender.to_owned()).or_default().add(flow);
+        }
+        all
     }
 
     /// Notices since the last call.

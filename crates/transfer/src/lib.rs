@@ -29,6 +29,7 @@ pub mod reserved;
 pub mod secret_error;
 pub mod secrets;
 mod server;
+pub mod traffic;
 pub mod trust;
 mod umask;
 mod wire;

@@ -40,6 +40,7 @@ use super::paths::RelativePath;
 use super::places::{HeldPlace, Places, Pulse};
 use super::refusal::{Reason, Refusal};
 use super::secrets::Identity;
+use super::traffic::Watch;
 use super::wire::{Patience, Trouble, Wire, in_words};
 use super::{
     Gauge, SILENCE, STRANGERS_WINDOW, STREAMS, WINDOW, channel_secret, code, random_seed,
@@ -177,6 +178,7 @@ pub enum Event {
 pub struct Server {
     endpoint: Endpoint,
     events: mpsc::Receiver<Event>,
+    watch: Watch,
 }
 
 #[derive(Debug)]
@@ -190,6 +192,7 @@ struct Shared {
     /// Unacknowledged bytes allowed to each client.
     sends: Arc<AtomicU64>,
     room: Room,
+    watch: Watch,
     turned_away: Mutex<ReportCount>,
     failures: Mutex<BTreeMap<Network, ReportCount>>,
     /// Notifies when some tokens were added, changed or revoked.
@@ -308,6 +311,7 @@ impl Server {
         if config.limits.bytes.is_some() {
             room.look(&config.folder, parts_kept(&config));
         }
+        let watch = Watch::default();
         let shared = Arc::new(Shared {
             config,
             endpoint: endpoint.clone(),
@@ -317,13 +321,18 @@ impl Server {
             clients: Places::new(all, each, GRACE),
             sends,
             room,
+            watch: watch.clone(),
             turned_away: Mutex::new(ReportCount::new()),
             failures: Mutex::default(),
             access_changed: watch::Sender::new(()),
             writers: Mutex::new(BTreeMap::new()),
         });
         tokio::spawn(accept(shared));
-        Ok(Server { endpoint, events })
+        Ok(Server {
+            endpoint,
+            events,
+            watch,
+        })
     }
 
     /// The address on which it listens.
@@ -332,6 +341,11 @@ impl Server {
     /// As the operating system says.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.endpoint.local_addr()
+    }
+
+    /// A reader of its traffic.
+    pub fn watch(&self) -> Watch {
+        self.watch.clone()
     }
 
     /// The next event. Clients wait if events are not taken for long.
@@ -464,8 +478,9 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming, stranger: HeldPlace) {
     };
     shared.tell(connected).await;
     let driver = quic::drive(&connection);
+    let watching = shared.watch.add(&connection);
     let why = attend(&shared, &connection, &client, &visitor, access_changed).await;
-    drop((driver, client, proven));
+    drop((watching, driver, client, proven));
     let client = connection.remote_address();
     shared.tell(Event::Left { client, name, why }).await;
 }

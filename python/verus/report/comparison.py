@@ -113,8 +113,11 @@ def _summary(parts: Sequence[Block]) -> Markup:
         values = [_value("throughput_mbps" if live else "utilization", share), number(delay), number(tail)]
         values += ["" if cell is None else _brief(cell, live=live) for cell in cells]
         rows.append([Text(label, swatch=look.color), *values])
-    if not live:
-        ideal = [percent(1.0), number(0.0), number(0.0), *[f"{percent(1.0)} · {number(0.0, 0)}"] * len(parts)]
+    if any(block.capacity_mbps for block in parts):
+        # Of a channel that carried nothing there is no share.
+        best = f"{percent(1.0)} · {number(0.0, 0)}"
+        each = [best if block.capacity_mbps else "–" for block in parts]
+        ideal = [percent(1.0), number(0.0), number(0.0), *each]
         rows.append(Row.of("omniscient", ["omniscient", *ideal]))
     used = "throughput\nMbit/s" if live else "used\n%"
     names = [Text(block.short, small=block.queue if several else "") for block in parts]
@@ -183,7 +186,7 @@ def results_table(block: Block) -> Markup:
         shown = [(Text(cell.title, swatch=style[cell.label].color), cell)]
         shown += [(Text(f"\N{EM SPACE}{part.title}"), part) for part in cell.parts]
         body += [[name, *(_value(key, one[key], one.halves[key]) for _, key in columns)] for name, one in shown]
-    if not live:
+    if block.capacity_mbps:
         values = (_value(key, ideal.get(key)) for _, key in columns)
         body.append(Row.of("omniscient", ["omniscient", *values]))
     caption = _caption(block)

@@ -126,7 +126,7 @@ def columns(block: Block) -> tuple[list[str], list[list[str]]]:
     """The heads of a block's table, units on a second line, and its rows of texts.
 
     A contestant's row is followed by one for each scheme of a mix; the omniscient sender's comes last, where the
-    capacity is known.
+    capacity is known and not zero.
     """
     fair = any(cell.flows > 1 for cell in block.cells)
     frames = any(cell["late"] is not None for cell in block.cells)
@@ -140,7 +140,7 @@ def columns(block: Block) -> tuple[list[str], list[list[str]]]:
         for cell in block.cells
         for name, shown in [(cell.title, cell), *((f"  {part.title}", part) for part in cell.parts)]
     ]
-    if block.capacity_mbps is not None:
+    if block.capacity_mbps:
         best = [number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]
         rows.append(["omniscient", *best, *["–", "1.00"] * fair, *["–"] * (files + 2 * frames)])
     return heads, rows

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use verus_kernel::{Flow, Loaded, Reader};
+use verus_kernel::{Connection, Flow, Loaded, Reader};
 
 use super::failure_of;
 use crate::failure::Failure;
+use crate::metrics::{self, BySender};
 use crate::table;
 use crate::ui::Ui;
 
@@ -18,10 +19,18 @@ pub struct Args {
     /// Print JSON; with --watch an object a line.
     #[arg(long)]
     json: bool,
+    /// Print measurements by sender for Prometheus (OpenMetrics), those of other TCP senders included.
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    openmetrics: bool,
 }
 
 /// Shows the status.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    if args.openmetrics {
+        let connections = verus_kernel::connections().map_err(|error| failure_of(&error))?;
+        let page = by_sender(&read()?, &connections).openmetrics();
+        return page.lines().try_for_each(|line| ui.line(line));
+    }
     loop {
         let all = read()?;
         if args.json {
@@ -57,6 +66,47 @@ fn read() -> Result<Vec<(Loaded, Vec<Flow>)>, Failure> {
         }
     }
     Ok(all)
+}
+
+/// Measurements by sender: TCP's own by the same method for every sender, and the estimates of
+/// loaded laws.
+fn by_sender(loaded: &[(Loaded, Vec<Flow>)], connections: &[Connection]) -> BySender {
+    let mut all = BySender::default();
+    let seconds = |span: Duration| span.as_secs_f64();
+    for (one, flows) in loaded {
+        let name = &one.config.name;
+        all.begun(name, one.begun);
+        for flow in flows.iter().filter(|flow| !flow.base.is_zero()) {
+            let estimates = metrics::Flow {
+                queueing_delay_s: Some(seconds(flow.queue)),
+                target_s: Some(seconds(flow.target)),
+                ..metrics::Flow::default()
+            };
+            all.add_estimates(name, estimates);
+        }
+    }
+    let is_law = |name: &str| loaded.iter().any(|(one, _)| one.config.name == name);
+    for connection in connections {
+        let queue = || {
+            let least_rtt = connection
+                .least_rtt
+                .filter(|_| !is_law(&connection.sender))?;
+            Some(connection.smoothed_rtt?.saturating_sub(least_rtt))
+        };
+        let measured = metrics::Flow {
+            window_bytes: Some(connection.window_bytes as f64),
+            round_trip_s: connection.smoothed_rtt.map(seconds),
+            queueing_delay_s: queue().map(seconds),
+            delivery_rate: connection.delivery_rate.map(|rate| rate as f64),
+            ..metrics::Flow::default()
+        };
+        let (lost, sent) = (connection.lost_packets, connection.sent_packets);
+        all.add(
+            &connection.sender,
+            measured.with_lost(lost.into(), sent.into()),
+        );
+    }
+    all
 }
 
 /// Converts bit/s to Mbit/s.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
 use verus_core::{Duration, Rate};
@@ -14,6 +15,7 @@ use verus_probe::socket::UdpSocket;
 use verus_probe::{DEFAULT_PORT, Server};
 
 use crate::failure::Failure;
+use crate::metrics::{BySender, Flow, RoundTrips, Traffic, address};
 use crate::signals::Signals;
 use crate::typed::{mbps, whole_seconds};
 use crate::ui::Ui;
@@ -56,6 +58,8 @@ pub struct Args {
     /// End the test of a client that has sent nothing for this long, in s or as 2m.
     #[arg(long, value_name = "TIME", default_value_t = 60, value_parser = whole_seconds)]
     max_silence: u32,
+    #[command(flatten)]
+    metrics: address::Address,
     /// Exit after one test.
     #[arg(long)]
     once: bool,
@@ -69,6 +73,9 @@ const STRANGERS_MBPS: f64 = 100.0;
 
 /// How long a server that stops waits until its clients have received its close.
 const GOODBYE: Duration = Duration::from_millis(500);
+
+/// How old measurements for Prometheus may be.
+const METRICS_EVERY: Duration = Duration::from_secs(1);
 
 /// Serves until a signal stops it.
 ///
@@ -98,6 +105,8 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         args.bind.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
         args.port,
     );
+    let metrics = args.metrics.listen()?;
+    let metrics_url = metrics.as_ref().map(address::Listener::url);
     let cannot = |error: std::io::Error| {
         Failure::usage(format_args!("cannot listen on UDP {address}: {error}"))
     };
@@ -117,6 +126,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     });
     let listening = json!({
         "event": "listening", "address": local.to_string(), "key": !open, "max_mbps": mbps,
+        "metrics": metrics_url,
     });
     // A script that starts the server waits for this line, so it is written first.
     if args.json {
@@ -125,14 +135,33 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         ui.line(format_args!(
             "listening on UDP {local}{audience}{rate_limit}"
         ))?;
+        if let Some(url) = &metrics_url {
+            ui.line(format_args!("measurements for Prometheus at {url}"))?;
+        }
+    }
+    let measurements = Arc::new(Mutex::new(BySender::default()));
+    let mut metrics_due = None;
+    if let Some(listener) = metrics {
+        let measurements = Arc::clone(&measurements);
+        listener.start(move || {
+            let newest = measurements.lock();
+            newest.unwrap_or_else(PoisonError::into_inner).clone()
+        })?;
+        metrics_due = Some(driver.clock().now());
     }
     let mut goodbye = None;
     let mut stopped_by = None;
     loop {
+        let until = [goodbye, metrics_due].into_iter().flatten().min();
         driver
-            .turn(&mut server, goodbye, Some(signals.as_fd()))
+            .turn(&mut server, until, Some(signals.as_fd()))
             .map_err(|error| Failure::run(format_args!("UDP {local}: {error}")))?;
         let now = driver.clock().now();
+        if metrics_due.is_some_and(|due| due <= now) {
+            let mut newest = measurements.lock().unwrap_or_else(PoisonError::into_inner);
+            *newest = measured(&server);
+            metrics_due = Some(now + METRICS_EVERY);
+        }
         let mut ended = false;
         let notices: Vec<Notice> = server.drain_notices().collect();
         for notice in notices {
@@ -165,6 +194,30 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         Some(signal) => Err(Failure::signal(signal)),
         None => Ok(()),
     }
+}
+
+/// Measurements of all flows that the server sends.
+fn measured(server: &Server<Catalogue>) -> BySender {
+    let mut all = BySender::default();
+    for (sender, flow) in server.sending().filter(|(_, flow)| !flow.is_finished()) {
+        let (core, counters) = (flow.sender(), flow.sender().counters());
+        let rtt = RoundTrips {
+            smoothed: core.rtt().smoothed(),
+            least: core.rtt().least(),
+        };
+        let measured = Flow::of(rtt, core.window(), |record| core.controller().probe(record));
+        all.add(sender, measured.with_lost(counters.lost, counters.sent));
+    }
+    for (sender, sent) in server.sent() {
+        all.begun(&sender, sent.flows);
+        let traffic = Traffic {
+            acknowledged_bytes: sent.acknowledged.get(),
+            sent_packets: sent.packets,
+            lost_packets: sent.lost,
+        };
+        all.traffic(&sender, traffic);
+    }
+    all
 }
 
 /// A socket at `address`. If that is `any` and the system has no IPv6, a socket for all IPv4

@@ -613,3 +613,51 @@ fn it_sends_in_the_kernel_as_it_does_over_udp() {
     assert!(number(&two, "utilization") > 0.9, "{two}");
     turn.nothing_is_left();
 }
+
+/// The value of a series, as `kernel status --openmetrics` prints it.
+fn series(page: &str, series: &str) -> Option<f64> {
+    let line = page.lines().find_map(|line| line.strip_prefix(series));
+    line.and_then(|value| value.trim().parse().ok())
+}
+
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
+fn both_groups_of_a_roll_out_are_measured_by_the_same_method() {
+    let turn = Turn::take();
+    let hosts = hosts();
+    done("load forward --name verus_test_om");
+    for sender in ["verus_test_om", "cubic"] {
+        set_default(&hosts[0], sender);
+        let mut ends = connection(&hosts);
+        carry(&mut ends, 20 << 20);
+        let output = hosts[0].within(|| output(verus("status --openmetrics")));
+        assert!(output.status.success(), "{output:?}");
+        let page = String::from_utf8(output.stdout).expect("text");
+        assert!(page.ends_with("# EOF\n"), "{page}");
+        let of = |name: &str, more: &str| {
+            series(&page, &format!("verus_{name}{{sender=\"{sender}\"{more}}}"))
+        };
+        let median = |name: &str| of(name, ",quantile=\"0.5\"");
+        assert_eq!(of("flows", ""), Some(1.0), "{page}");
+        let round_trip = median("round_trip_seconds").expect("it was measured");
+        assert!(round_trip > 0.0 && round_trip < 1.0, "{page}");
+        let queue = median("queueing_delay_seconds").expect("it was measured");
+        assert!((0.0..1.0).contains(&queue), "{page}");
+        assert!(median("window_bytes") > Some(1500.0), "{page}");
+        assert!(
+            median("delivery_rate_bytes_per_second") > Some(1e5),
+            "{page}"
+        );
+        assert!(median("lost_ratio") < Some(0.5), "{page}");
+        // Cubic has no target, and its flows are not counted.
+        let is_ours = sender != "cubic";
+        assert_eq!(
+            median("queueing_delay_target_seconds").is_some(),
+            is_ours,
+            "{page}"
+        );
+        assert_eq!(of("flows_begun_total", ""), is_ours.then_some(1.0));
+    }
+    done("unload verus_test_om");
+    turn.nothing_is_left();
+}
