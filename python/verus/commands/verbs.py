@@ -85,6 +85,7 @@ VERBS = {
     "list queues": Verb("Queue disciplines.", "catalogue", ("verus list queues", "verus list queues codel")),
     "list jitter": Verb("Models of delay jitter behind the bottleneck.", "catalogue", ("verus list jitter",)),
     "list reorder": Verb("Models of packet reordering.", "catalogue", ("verus list reorder",)),
+    "list loss": Verb("Loss models, such as Gilbert and Elliott's.", "catalogue", ("verus list loss gemodel",)),
     "list traffic": Verb(
         "Traffic models: what flows have to send, and when.",
         "catalogue",
