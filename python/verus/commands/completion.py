@@ -134,5 +134,5 @@ def _values(argument: Any, last: str, verb: str = "") -> list[str]:
         kind = verb.removeprefix("list ").removesuffix("s")
         return [name for name in _verus.complete(kind, last) if ":" not in name]
     return (
-        _verus.complete("channel", last) if verb in ("trace info", "trace plot", "trace generate") else []
+        _verus.complete("channel", last) if verb in ("trace info", "trace plot", "trace generate", "trace fit") else []
     )

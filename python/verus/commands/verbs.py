@@ -103,7 +103,7 @@ VERBS = {
     ),
     "list channels": Verb("Built-in channels and public recordings.", "catalogue", ("verus list channels",)),
     "trace": Verb(
-        "Show, generate and convert traces; download public recordings.",
+        "Show, generate, convert and fit traces; download public recordings.",
         "",
         ("verus trace info city-driving-3g-up rate:12",),
     ),
@@ -122,6 +122,12 @@ VERBS = {
         "Write a synthetic channel as a trace file.",
         "trace",
         ("verus trace generate city-driving-3g-up town.down --seed 4",),
+    ),
+    "trace fit": Verb(
+        "Fit models to a recording or to a log of packets, as options of `verus compare`.",
+        "trace",
+        ("verus trace fit city-driving-3g-up",),
+        "docs/paths.md",
     ),
     "trace fetch": Verb(
         "Download public recordings by name.",
