@@ -124,7 +124,7 @@ def test_version_is_that_of_the_crates(verus: Command) -> None:
     assert verus("--version").out.strip() == _verus.version()
 
 
-@pytest.mark.parametrize("verb", ["schemes", "queues", "jitter", "reorder", "channels"])
+@pytest.mark.parametrize("verb", ["schemes", "queues", "jitter", "reorder", "loss", "channels"])
 def test_list_says_what_there_is(verb: str, verus: Command) -> None:
     ran = verus("list", verb)
     assert ran.code == 0
@@ -137,6 +137,7 @@ def test_list_says_what_there_is(verb: str, verus: Command) -> None:
             "queues": {"red", "droptail", "codel", "pie", "fq_codel", "dualpi2", "infinite"},
             "jitter": {"none", "uniform", "gauss", "wifi"},
             "reorder": {"none", "late", "uniform"},
+            "loss": {"none", "random", "gemodel", "state"},
             "channels": {"city-driving-3g-up", "cs244-2017/city_drive_2min"},
         }[verb]
     )
@@ -153,9 +154,12 @@ def test_a_path_wavers_as_asked_and_what_cannot_be_is_named(verus: Command, tmp_
     (tmp_path / "changes.json").write_text('[{"at_s": 0.5, "rate_mbps": 0}, {"at_s": 0.7, "rate_mbps": 8}]')
     (tmp_path / "none.json").write_text("{}")
     (tmp_path / "delays.txt").write_text("20\n25\nsoon\n")
+    (tmp_path / "losses.txt").write_text("0\n0.01\n")
     compared = ["compare", "--trace", "rate:8", "--scheme", "cubic", "--duration", "2", "--json"]
     paths = ["--jitter", "gauss:mean_ms=5", "--ack-jitter", "uniform:max_ms=3", "--reorder", "late:p=0.01,ms=10"]
     paths += ["--ack-delay-ms", "30", "--ack-loss", "0.01", "--loss-bursts", "1/100"]
+    paths += ["--loss-model", "gemodel:p=0.1%,r=30%", "--duplicate", "1%", "--corrupt", "0.1%"]
+    paths += ["--loss-series", str(tmp_path / "losses.txt")]
     paths += ["--changes", str(tmp_path / "changes.json"), "--changes-repeat", "1"]
     ran = verus(*compared, *paths)
     assert ran.code == 0, ran.err
@@ -167,6 +171,9 @@ def test_a_path_wavers_as_asked_and_what_cannot_be_is_named(verus: Command, tmp_
         (["--reorder", "late:p=2,ms=1"], "p must be between 0 and 1, not `2`"),
         (["--loss-bursts", "2"], "must be `none`, or LOST/OF"),
         (["--ack-loss", "1"], "must be at least 0 and below 1"),
+        (["--loss-model", "gemodel"], "loss_model `gemodel`: `gemodel` needs p=PROBABILITY"),
+        (["--loss-series", str(tmp_path / "delays.txt")], "line 1: `20` is not a probability between 0 and 1"),
+        (["--duplicate", "1"], "must be at least 0 and below 1"),
         (["--delay-series", str(tmp_path / "delays.txt")], "line 3: `soon` is not a whole number of milliseconds"),
         (["--delay-series", str(tmp_path / "nothing")], "cannot read"),
         (["--changes", str(tmp_path / "none.json")], "must hold a list of changes"),
@@ -177,6 +184,25 @@ def test_a_path_wavers_as_asked_and_what_cannot_be_is_named(verus: Command, tmp_
         assert (ran.code, ran.out) == (2, ""), options
         assert words in ran.err
         assert ran.err.count("\n") == 1, ran.err
+
+
+def test_options_of_netem_are_options_of_ours_or_are_refused(verus: Command) -> None:
+    compared = ["compare", "--scheme", "cubic", "--duration", "2", "--json"]
+    ran = verus(*compared, "--netem", "rate 8mbit limit 60 delay 20ms 5ms loss gemodel 1% 10% duplicate 1%")
+    assert ran.code == 0, ran.err
+    options = "--trace rate:8 --queue droptail:packets=60 --delay-ms 15 --loss-model gemodel:p=0.01,r=0.1,1-h=1,1-k=0 "
+    options += "--duplicate 0.01 --jitter uniform:max_ms=10 --ack-delay-ms 0"
+    assert f"netem: {options}\n" in ran.err
+    typed = verus(*compared, *options.split())
+    assert (typed.code, typed.out) == (0, ran.out)
+    for arguments, words in [
+        (["--netem", "delay 20ms distribution normal"], "--netem: `distribution normal`: there are no tables here"),
+        (["--netem", "loss 1%", "--loss", "2%"], "--netem: sets --loss, which is given too: leave one of them out"),
+        (["--netem", "rate 1mbit", "--trace", "rate:1"], "--netem: sets --trace, which is given too"),
+    ]:
+        ran = verus(*compared, *arguments)
+        assert (ran.code, ran.out) == (2, ""), ran.err
+        assert words in ran.err
 
 
 def test_a_series_of_rates_is_a_channel_and_makes_a_trace(verus: Command, tmp_path: Path) -> None:

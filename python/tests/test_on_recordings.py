@@ -94,3 +94,18 @@ def test_the_recordings_of_our_own_studies_are_found_and_can_be_read(
     assert paths
     for path in paths.values():
         _verus.check_channel(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["verus-2015/city-driving.up.xz", "mahimahi/TMobile-UMTS-driving.up", "starlink-leocc-2025/bw_example.xz"]
+)
+def test_models_are_fitted_to_public_recordings_with_their_histograms(name: str, shared: Path) -> None:
+    from verus.lab import fitting
+
+    fit = fitting.fit_rate(_verus.trace_read(str(shared / "traces" / name))["times_ms"])
+    assert _verus.check_channel(fit.settings["trace"])["name"] == fit.settings["trace"]
+    assert len(fit.quantities) == 3
+    for quantity in fit.quantities:
+        assert 0 < quantity.ks_distance < 0.6, quantity.name
+        assert sum(quantity.measured) == pytest.approx(1)
+        assert sum(quantity.model) == pytest.approx(1)

@@ -40,6 +40,7 @@ __all__ = [
     "jain",
     "list_channels",
     "list_jitter",
+    "list_loss",
     "list_queues",
     "list_reorder",
     "list_schemes",
@@ -49,6 +50,7 @@ __all__ = [
     "model_info",
     "model_region",
     "named_files",
+    "netem",
     "quantity",
     "read_file",
     "runs_in",
@@ -432,6 +434,16 @@ def list_jitter() -> list[dict[str, Any]]:
 
 def list_reorder() -> list[dict[str, Any]]:
     """As `list_queues`."""
+
+def list_loss() -> list[dict[str, Any]]:
+    """As `list_queues`."""
+
+def netem(options: str) -> list[tuple[str, Any]]:
+    """The fields of a scenario that say the same as options of Linux's netem, such as `delay 20ms loss 1%`.
+
+    Raises:
+        ValueError: They are no such options, or have no equal.
+    """
 
 def calibration(seed: int, pieces: int) -> list[dict[str, Any]]:
     """Statistics of every built-in channel beside those of the recording it is fitted to."""

@@ -25,7 +25,7 @@ pub const INTERVAL: Duration = Duration::from_millis(10);
 const LONGEST_MS: u32 = 100_000;
 
 /// Lines of ten hours: more would be a mistake.
-const MOST_LINES: u64 = 3_600_000;
+pub(crate) const MOST_LINES: u64 = 3_600_000;
 
 /// Reads the delay series in the file at `path`, plain or compressed. It repeats.
 ///

@@ -191,6 +191,12 @@ pub enum Problem {
         "it holds no delay above 0; a delay series has one whole number of milliseconds on each line"
     )]
     NoDelays,
+    /// A loss series without a line.
+    #[error("it holds no probabilities; a loss series has one between 0 and 1 on each line")]
+    NoLosses,
+    /// A line of a loss series that is no probability.
+    #[error("`{0}` is not a probability between 0 and 1")]
+    NoProbability(String),
     /// A delay that no link has.
     #[error("a delay of `{0}` ms is above {1} ms")]
     LongDelay(String, u32),

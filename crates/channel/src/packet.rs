@@ -26,6 +26,16 @@ pub trait Packet {
     /// Marks it as [`Ecn::Ce`]; called only if its code point is [capable](Ecn::is_capable) of that.
     #[inline]
     fn mark(&mut self) {}
+
+    /// A second packet with the same content, for paths that duplicate packets; `None` if the packet is one that no
+    /// path duplicates.
+    #[inline]
+    fn duplicate(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// A packet with its history in the link.

@@ -1,11 +1,11 @@
 //! A path: the elements that packets cross from one end to the other, without a clock.
 //!
 //! ```text
-//!        entered                                           left                  arrived
-//!           │                                                │                      │
-//! send ─────┴─▶ loss, policer ▶ queue ▶ link ─▶ (more such) ──┴─▶ propagation ───────┴─▶ arrive
-//!                    │           │      │
-//!                    └───────────┴──────┴─▶ dropped
+//!       entered                                                    left                     arrived
+//!       │                                                          │                        │
+//! send ─┴▶ twice? ▶ loss, policer ▶ queue ▶ link ─▶ (more such) ┴▶ corrupt? ▶ propagation ┴▶ arrive
+//!                       │           │      │                          │
+//!                       └───────────┴──────┴──────────────────────────┴─▶ dropped
 //! ```
 //!
 //! The caller owns the clock. It says when a packet sets out ([`Path::send`]), lets the links serve
@@ -21,6 +21,7 @@ pub mod delay;
 pub mod jitter;
 pub mod link;
 pub mod loss;
+pub mod loss_model;
 pub mod policer;
 pub mod reorder;
 pub mod replay;
@@ -31,6 +32,7 @@ use bursts::Bursts;
 use delay::{Delay, Flight};
 use link::Link;
 use loss::Loss;
+use loss_model::LossModel;
 use policer::Policer;
 use replay::Replay;
 
@@ -43,6 +45,12 @@ pub enum Element<P> {
     Loss(Loss),
     /// Losses in bursts.
     Bursts(Bursts),
+    /// Losses that depend on those before. Boxed, as few paths have any.
+    LossModel(Box<LossModel>),
+    /// Duplication: the packets that are sent on twice are those that this loss would lose.
+    Duplicate(Box<Loss>),
+    /// Corruption behind the links: packets that the receiver's checksum drops. They used the links like all others.
+    Corrupt(Box<Loss>),
     /// A policer: drops packets that come faster than a rate.
     Policer(Policer),
     /// Whether a flow's packets skip the next element, for each flow.
@@ -91,6 +99,12 @@ impl<P> From<Bursts> for Element<P> {
     }
 }
 
+impl<P> From<LossModel> for Element<P> {
+    fn from(model: LossModel) -> Self {
+        Element::LossModel(Box::new(model))
+    }
+}
+
 impl<P> From<Link<P>> for Element<P> {
     fn from(link: Link<P>) -> Self {
         Element::Link(Box::new(link))
@@ -121,10 +135,13 @@ pub enum Why {
     Refused,
     /// A queue had accepted it, and dropped it when its turn came (CoDel) or to make room for another (FQ-CoDel).
     Waited,
+    /// It arrived damaged: it had left the links, and its receiver drops it.
+    Corrupted,
 }
 
 /// Hears what happens to packets on a path. For each packet, `on_entered` is called once, and then either `on_dropped`
-/// once, or `on_left`, `on_under_way` and `on_arrived` once each.
+/// once, or `on_left`, `on_under_way` and `on_arrived` once each. A duplicate is another packet. A corrupt packet has
+/// `on_left` and then `on_dropped`.
 pub trait Watch<P> {
     /// A packet entered the path.
     #[inline]
@@ -401,6 +418,24 @@ impl<P: Packet> Path<P> {
                         return discard(watch, now, size, packet, element, Why::Chance);
                     }
                 }
+                Element::LossModel(model) => {
+                    if model.loses() {
+                        return discard(watch, now, size, packet, element, Why::Chance);
+                    }
+                }
+                Element::Duplicate(chance) => {
+                    if chance.loses(now, packet.flow())
+                        && let Some(copy) = packet.duplicate()
+                    {
+                        return self.cross_twice(element + 1, now, size, [packet, copy], watch);
+                    }
+                }
+                Element::Corrupt(chance) => {
+                    if chance.loses(now, packet.flow()) {
+                        watch.on_left(now, size, entered, &packet);
+                        return discard(watch, now, size, packet, element, Why::Corrupted);
+                    }
+                }
                 Element::Bypass(flows) => {
                     if flows[packet.flow()] {
                         element += 1;
@@ -447,6 +482,21 @@ impl<P: Packet> Path<P> {
         watch: &mut impl Watch<P>,
     ) {
         self.cross(from, now, size, entered, packet, watch);
+    }
+
+    /// Takes a packet and its copy across the elements from index `from` on, one after the other.
+    #[cold]
+    fn cross_twice(
+        &mut self,
+        from: usize,
+        now: Time,
+        size: Bytes,
+        [packet, copy]: [P; 2],
+        watch: &mut impl Watch<P>,
+    ) {
+        self.cross_rest(from, now, size, now, packet, watch);
+        watch.on_entered(now, size, &copy);
+        self.cross_rest(from, now, size, now, copy, watch);
     }
 
     /// [`Path::set_out`] for a packet that no link has held up.
@@ -502,7 +552,11 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Number(u32);
 
-    impl Packet for Number {}
+    impl Packet for Number {
+        fn duplicate(&self) -> Option<Self> {
+            Some(*self)
+        }
+    }
 
     /// A log of events: time in ms, packet, and a few words.
     #[derive(Debug, Default)]
@@ -519,6 +573,7 @@ mod tests {
                 (1, Why::Refused) => "refused by the first",
                 (2, Why::Refused) => "refused by the second",
                 (1, Why::Waited) => "dropped by the first",
+                (_, Why::Corrupted) => "corrupt",
                 other => panic!("{other:?}"),
             };
             self.0.push((now.as_millis(), packet.0, event));
@@ -542,6 +597,11 @@ mod tests {
     fn loss(probability: f64) -> Element<Number> {
         let draws = vec![random::stream(1, "loss", 0)];
         Loss::new(Schedule::constant(probability), draws).into()
+    }
+
+    fn always() -> Box<Loss> {
+        let draws = vec![random::stream(1, "always", 0)];
+        Box::new(Loss::new(Schedule::constant(1.0), draws))
     }
 
     const PACKET: Bytes = Bytes::new(1500);
@@ -607,6 +667,39 @@ mod tests {
         assert_eq!(count("entered"), 1_000);
         assert_eq!(count("left"), count("arrived"));
         assert_eq!(count("left") + dropped.iter().sum::<usize>(), 1_000);
+    }
+
+    #[test]
+    fn a_duplicate_takes_a_turn_of_its_own_on_the_link() {
+        let elements = vec![Element::Duplicate(always()), link(12.0, "infinite")];
+        let mut path = Path::new(elements, Delay::constant(Duration::from_millis(10)));
+        let mut events = EventLog::default();
+        path.send(at(0), PACKET, Number(1), &mut events);
+        assert_eq!(path.packets(), 2);
+        path.serve(at(100), &mut events);
+        while path.arrive(at(100), 0, &mut events).is_some() {}
+        let expected = [
+            (0, 1, "entered"),
+            (0, 1, "entered"),
+            (1, 1, "left"),
+            (2, 1, "left"),
+            (11, 1, "arrived"),
+            (12, 1, "arrived"),
+        ];
+        assert_eq!(events.0, expected);
+    }
+
+    #[test]
+    fn a_corrupt_packet_takes_its_turn_on_the_link_and_does_not_arrive() {
+        let elements = vec![link(12.0, "infinite"), Element::Corrupt(always())];
+        let mut path = Path::new(elements, Delay::constant(Duration::from_millis(10)));
+        let mut events = EventLog::default();
+        path.send(at(0), PACKET, Number(1), &mut events);
+        path.serve(at(100), &mut events);
+        assert_eq!(path.arrive(at(100), 0, &mut events), None);
+        assert_eq!(path.packets(), 0);
+        let expected = [(0, 1, "entered"), (1, 1, "left"), (1, 1, "corrupt")];
+        assert_eq!(events.0, expected);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod carried;
 mod launch;
+mod netem;
 pub mod privilege;
 
 use std::collections::BTreeSet;
@@ -23,14 +24,16 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use verus_channel::catalogue;
 use verus_channel::named::LONGEST_BUILT_IN;
+use verus_channel::netem::Netem;
 use verus_channel::path::jitter::JitterConfig;
 use verus_channel::path::link::WhenOver;
+use verus_channel::path::loss_model::LossModelConfig;
 use verus_channel::path::policer::PolicerConfig;
 use verus_channel::path::reorder::ReorderConfig;
 use verus_channel::path::replay;
 use verus_channel::queue::QueueConfig;
 use verus_channel::{
-    LightConfig, LightTrace, PathConfig, Schedule, SizeOffsets, cut_warning, delays,
+    LightConfig, LightTrace, PathConfig, Schedule, SizeOffsets, cut_warning, delays, losses,
 };
 use verus_core::{Bytes, Duration};
 use verus_emu::device::{Device, DeviceConfig, IPV6_LEAST_MTU};
@@ -55,20 +58,30 @@ pub use launch::Args as LaunchArgs;
 pub use launch::run as launch;
 
 /// Run a program in a separate network namespace, behind an emulated link.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Args {
     /// Link to the program: a trace file, a channel of `verus list channels` such as city-driving-3g-up, or rate:MBPS
     /// (default: no limit).
-    #[arg(long, value_name = "CHANNEL", required_unless_present = "up")]
+    #[arg(long, value_name = "CHANNEL", required_unless_present_any = ["up", "netem", "up_netem"])]
     down: Option<String>,
     /// Link from the program (default: no limit).
     #[arg(long, value_name = "CHANNEL")]
     up: Option<String>,
     /// Propagation delay each way, in ms or as 0.02s.
-    #[arg(long, visible_alias = "delay", value_name = "MS", default_value_t = 20.0, value_parser = millis)]
+    #[arg(long, visible_alias = "delay", value_name = "MS", default_value_t = DELAY_MS, value_parser = millis)]
     delay_ms: f64,
+    /// Propagation delay from the program (default: as --delay-ms).
+    #[arg(long, visible_alias = "up-delay", value_name = "MS", conflicts_with = "delay_series", value_parser = millis)]
+    up_delay_ms: Option<f64>,
+    /// Options of Linux's netem for packets to the program, such as 'delay 20ms 5ms loss gemodel 1% 10%'. They are
+    /// translated into options here, which are printed.
+    #[arg(long, value_name = "OPTIONS")]
+    netem: Option<Netem>,
+    /// The same for packets from the program.
+    #[arg(long, value_name = "OPTIONS")]
+    up_netem: Option<Netem>,
     /// Queue before the link to the program: KIND[:key=value,…], as in `verus list queues`.
-    #[arg(long, value_name = "QUEUE", default_value = "droptail:packets=10000", value_parser = queue)]
+    #[arg(long, value_name = "QUEUE", default_value = QUEUE, value_parser = queue)]
     queue: Queue,
     /// Queue before the link from the program (default: as --queue).
     #[arg(long, value_name = "QUEUE", value_parser = queue)]
@@ -79,6 +92,32 @@ pub struct Args {
     /// Probability that a packet from the program is lost at random.
     #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
     up_loss: f64,
+    /// Loss model: which packets to the program are lost, given those before, such as gemodel:p=0.01,r=0.1 (`verus list
+    /// loss`).
+    #[arg(long, value_name = "MODEL", default_value = "none")]
+    loss_model: LossModelConfig,
+    /// The same for packets from the program.
+    #[arg(long, value_name = "MODEL", default_value = "none")]
+    up_loss_model: LossModelConfig,
+    /// File with a series of loss probabilities of packets to the program: a number between 0 and 1 on each line, which
+    /// holds for 10 ms.
+    #[arg(long, value_name = "FILE")]
+    loss_series: Option<PathBuf>,
+    /// The same for packets from the program.
+    #[arg(long, value_name = "FILE")]
+    up_loss_series: Option<PathBuf>,
+    /// Probability that a packet to the program is sent on twice.
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
+    duplicate: f64,
+    /// Probability that a packet from the program is sent on twice.
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
+    up_duplicate: f64,
+    /// Probability that a packet to the program is corrupt: it crosses the link, and is then dropped.
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
+    corrupt: f64,
+    /// Probability that a packet from the program is corrupt.
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
+    up_corrupt: f64,
     /// Policer (token bucket) that drops packets to the program above a rate, such as
     /// bucket:rate_mbps=10,burst=150000 (bytes).
     #[arg(long, value_name = "POLICER", default_value = "none")]
@@ -140,7 +179,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..=9000))]
     mtu: u16,
     /// Seeds built-in channels, queues and random loss.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Write a log of the link to the program, in Mahimahi's format, for `verus analyze`.
     #[arg(long, value_name = "FILE")]
@@ -176,6 +215,11 @@ pub struct Args {
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
+
+/// Defaults, which `--netem` replaces.
+const QUEUE: &str = "droptail:packets=10000";
+const DELAY_MS: f64 = 20.0;
+const SEED: u64 = 1;
 
 /// A queue, and how it was written.
 #[derive(Clone, Debug)]
@@ -218,18 +262,30 @@ impl Args {
                 series.map_err(|error| Failure::usage(format_args!("--delay-series: {error}")))?;
             (besides.delays, besides.overtaking) = (vec![series], true);
         }
+        let mut up_besides = besides.clone();
+        if let Some(delay_ms) = self.up_delay_ms {
+            up_besides.delays = vec![Schedule::constant(Duration::from_millis_f64(delay_ms))];
+        }
         let (light, up_light) = (self.light_trace.as_deref(), self.up_light_trace.as_deref());
         let up = PathConfig {
             light: self.light("up-", up_light, self.up_size_offsets.as_deref())?,
             loss: Schedule::constant(self.up_loss),
+            loss_model: self.up_loss_model,
+            loss_series: loss_series("up-", self.up_loss_series.as_deref())?,
+            duplicate: self.up_duplicate,
+            corrupt: self.up_corrupt,
             policer: self.up_policer,
             jitter: Schedule::constant(self.up_jitter),
             reorder: self.up_reorder,
-            ..besides.clone()
+            ..up_besides
         };
         let down = PathConfig {
             light: self.light("", light, self.size_offsets.as_deref())?,
             loss: Schedule::constant(self.loss),
+            loss_model: self.loss_model,
+            loss_series: loss_series("", self.loss_series.as_deref())?,
+            duplicate: self.duplicate,
+            corrupt: self.corrupt,
             policer: self.policer,
             jitter: Schedule::constant(self.jitter),
             reorder: self.reorder,
@@ -250,6 +306,8 @@ impl Args {
         });
         let series = [
             &self.delay_series,
+            &self.loss_series,
+            &self.up_loss_series,
             &self.light_trace,
             &self.up_light_trace,
             &self.size_offsets,
@@ -371,11 +429,22 @@ impl Args {
     }
 }
 
+/// The series of losses in this file; none at all without one.
+fn loss_series(way: &str, path: Option<&Path>) -> Result<Schedule<f64>, Failure> {
+    let series = path.map_or(Ok(Schedule::constant(0.0)), losses::read);
+    series.map_err(|error| Failure::usage(format_args!("--{way}loss-series: {error}")))
+}
+
 /// Runs the program to its end.
 ///
 /// # Errors
 /// If it could not be run, or it failed: then its exit code.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    let (args, translated) = netem::translated(args)?;
+    let args = &args;
+    if let Some(options) = translated.filter(|_| args.in_guest.is_none()) {
+        ui.note(format_args!("netem: {options}"));
+    }
     let directions = args.directions()?;
     if args.in_guest.is_none() {
         for warning in args.cut_warnings() {

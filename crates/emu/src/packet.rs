@@ -8,7 +8,7 @@ use verus_core::Ecn;
 pub const HEADROOM: usize = tun_rs::VIRTIO_NET_HDR_LEN;
 
 /// A packet whose bytes follow [`HEADROOM`] in a buffer that goes back to where it came from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Packet {
     /// The buffer.
     pub buffer: Box<[u8]>,
@@ -29,6 +29,10 @@ impl path::Packet for Packet {
 
     fn mark(&mut self) {
         mark(&mut self.buffer[HEADROOM..HEADROOM + self.size]);
+    }
+
+    fn duplicate(&self) -> Option<Self> {
+        Some(self.clone())
     }
 }
 

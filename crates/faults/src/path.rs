@@ -364,6 +364,7 @@ fn path<P>(
     let reordering = ReorderConfig::Uniform {
         p: reordering,
         most: reordering_delay,
+        correlation: 0.0,
     };
     let delay = Delay::constant(delay)
         .with_jitter(Jitter::new(

@@ -54,6 +54,8 @@ struct Flow {
     drops: u64,
     dropped_bytes: u64,
     path_losses: u64,
+    /// Those of the departures that arrived damaged.
+    corrupted: u64,
     delivered_bytes: u64,
     sent: u64,
     retransmitted: u64,
@@ -224,6 +226,12 @@ impl Meter {
         flow.path_losses += 1;
     }
 
+    /// A packet that was reported to leave the bottleneck arrived damaged, so that its receiver drops it.
+    #[inline]
+    pub fn on_corrupted(&mut self, flow: usize) {
+        self.flows[flow].corrupted += 1;
+    }
+
     /// A packet that entered the bottleneck queue at `entered` leaves it.
     #[inline(always)]
     pub fn on_departure(&mut self, now: Time, flow: usize, size: Bytes, entered: Time) {
@@ -337,7 +345,9 @@ impl Meter {
         let sum = |of: fn(&Flow) -> u64| self.flows.iter().map(of).fold(0, u64::saturating_add);
         let (arrivals, departures, drops) =
             (sum(|f| f.arrivals), sum(|f| f.departures), sum(|f| f.drops));
-        let path_losses = sum(|f| f.path_losses);
+        let (path_losses, corrupted) = (sum(|f| f.path_losses), sum(|f| f.corrupted));
+        let entered = arrivals + path_losses;
+        let path_losses = path_losses + corrupted;
         let departed_bytes = sum(|f| f.departed_bytes);
         let throughput_mbps = mbps(departed_bytes, interval);
         let (sent, retransmitted) = (sum(|f| f.sent), sum(|f| f.retransmitted));
@@ -393,7 +403,7 @@ impl Meter {
             rtt_mean_ms: rtt.mean_ms(),
             rtt_p95_ms: rtt.quantiles([0.95]).map(|q| quantile_ms(q[0])),
             loss_rate: ratio(drops as f64, arrivals as f64),
-            path_loss_rate: ratio(path_losses as f64, (arrivals + path_losses) as f64),
+            path_loss_rate: ratio(path_losses as f64, entered as f64),
             retransmit_rate: ratio(retransmitted as f64, sent as f64),
             jain,
             jain_active: if self.activity_known {
@@ -452,7 +462,7 @@ impl Meter {
             rtt_p95_ms: flow.rtt.quantiles([0.95]).map(|q| quantile_ms(q[0])),
             loss_rate: ratio(flow.drops as f64, flow.arrivals as f64),
             path_loss_rate: ratio(
-                flow.path_losses as f64,
+                (flow.path_losses + flow.corrupted) as f64,
                 (flow.arrivals + flow.path_losses) as f64,
             ),
             retransmit_rate: ratio(flow.retransmitted as f64, flow.sent as f64),
@@ -467,7 +477,7 @@ impl Meter {
             arrivals: flow.arrivals,
             departures: flow.departures,
             drops: flow.drops,
-            path_losses: flow.path_losses,
+            path_losses: flow.path_losses + flow.corrupted,
             sent: flow.sent,
             retransmitted: flow.retransmitted,
         }

@@ -11,7 +11,8 @@ use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use verus_channel::catalogue::{self as names, Found};
 use verus_channel::named::Named;
-use verus_channel::path::{jitter, reorder};
+use verus_channel::netem::{Netem, Setting};
+use verus_channel::path::{jitter, loss_model, reorder};
 use verus_channel::recordings::{self, Recording, cache_dir};
 use verus_channel::statistics::{LAGS, Statistics};
 use verus_channel::{
@@ -177,8 +178,8 @@ pub(crate) fn expand(text: &str) -> PyResult<Vec<String>> {
     verus_words::spec::expand(text).map_err(error::value)
 }
 
-/// How the beginning of a text may go on; `what` it names: `scheme`, `mix`, `queue`, `jitter`, `reorder`, `traffic` or
-/// `channel`.
+/// How the beginning of a text may go on; `what` it names: `scheme`, `mix`, `queue`, `jitter`, `reorder`, `loss`,
+/// `traffic` or `channel`.
 #[pyfunction]
 pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
     let keyed = |kinds: Vec<Shown>| kinds.into_iter().map(|of| (of.name, of.keys)).collect();
@@ -190,6 +191,7 @@ pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
         "queue" => keyed(queue::catalogue()),
         "jitter" => keyed(jitter::catalogue()),
         "reorder" => keyed(reorder::catalogue()),
+        "loss" => keyed(loss_model::catalogue()),
         "traffic" => keyed(traffic::catalogue()),
         "channel" => return Ok(names::complete(text)),
         "mix" => {
@@ -222,6 +224,30 @@ pub(crate) fn list_jitter(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 #[pyfunction]
 pub(crate) fn list_reorder(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     table(py, &reorder::catalogue())
+}
+
+/// Every loss model with its keys.
+#[pyfunction]
+pub(crate) fn list_loss(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    table(py, &loss_model::catalogue())
+}
+
+/// The fields of a scenario, with their values, that say the same as these options of Linux's netem.
+#[pyfunction]
+pub(crate) fn netem<'py>(
+    py: Python<'py>,
+    options: &str,
+) -> PyResult<Vec<(&'static str, Bound<'py, PyAny>)>> {
+    let netem: Netem = options.parse().map_err(error::value)?;
+    let fields = netem.settings().into_iter().map(|(field, value)| {
+        let value = match value {
+            Setting::Number(number) => json!(number),
+            Setting::Whole(number) => json!(number),
+            Setting::Text(text) => json!(text),
+        };
+        Ok((field, json(py, &value)?))
+    });
+    fields.collect()
 }
 
 /// Every algorithm with its keys.

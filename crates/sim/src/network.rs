@@ -69,6 +69,8 @@ struct Network {
     observers: Observers,
     /// Data packets sent so far, as [`DataPacket::id`] counts them.
     sent: u32,
+    /// Whether the path may send a data packet on twice.
+    duplicates: bool,
     /// The instant of the event under way, and the flow that it came to: where a controller is that panics.
     now: Time,
     at: usize,
@@ -259,6 +261,7 @@ impl Network {
             flows,
             certain,
             acknowledged: Vec::new(),
+            duplicates: there.duplicate > 0.0,
             observers: Observers::new(&plan, &base_rtt, end, logs),
             sent: 0,
             now: Time::ZERO,
@@ -662,13 +665,17 @@ impl Network {
             return false;
         }
         let ends = &mut flow.ends;
+        // A copy of a packet is acknowledged again, but is no other news (RFC 9000 §12.3).
+        let copy = self.duplicates && ends.receiver.has(packet.number);
         let new = ends.receiver.on_packet(now, packet.number, packet.data);
-        if packet.ecn == Ecn::Ce {
+        if packet.ecn == Ecn::Ce && !copy {
             ends.receiver.on_mark(now);
         }
         ends.unanswered += size;
         ends.delivered += new;
-        if let Some(half) = &mut ends.receiver_half {
+        if let Some(half) = &mut ends.receiver_half
+            && !copy
+        {
             half.on_packet(now, packet.number, Bytes::new(u64::from(size)));
             if let Some(at) = half.set_timer() {
                 self.events.push(at, Event::ObserverTimer(packet.flow));

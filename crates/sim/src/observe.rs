@@ -291,6 +291,7 @@ impl Watch<DataPacket> for Observers {
         match dropped.why {
             Why::Chance => self.meter.on_path_loss(packet.flow as usize, size),
             Why::Refused | Why::Waited => self.meter.on_drop(packet.flow as usize, size),
+            Why::Corrupted => self.meter.on_corrupted(packet.flow as usize),
         }
         if let Some(records) = &mut self.records {
             records.on_dropped(now, packet);

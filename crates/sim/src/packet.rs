@@ -69,6 +69,11 @@ impl path::Packet for DataPacket {
     fn mark(&mut self) {
         self.ecn = Ecn::Ce;
     }
+
+    #[inline]
+    fn duplicate(&self) -> Option<Self> {
+        Some(*self)
+    }
 }
 
 impl path::Packet for AckPacket {

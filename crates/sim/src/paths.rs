@@ -8,7 +8,7 @@ use verus_channel::path::link::{Service, WhenOver};
 use verus_channel::path::replay;
 use verus_channel::queue::QueueConfig;
 use verus_channel::schedule::Schedule;
-use verus_channel::{LightConfig, LightTrace, PathConfig, SizeOffsets, delays};
+use verus_channel::{LightConfig, LightTrace, PathConfig, SizeOffsets, delays, losses};
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::record::ChannelInfo;
@@ -92,7 +92,13 @@ impl Scenario {
         let series = series.map(delays::read).transpose()?;
         let opportunity = self.opportunity(&self.light_trace);
         let serving = self.serving(&channel, opportunity, |change| change.rate_mbps);
+        let loss_series = self.loss_series.as_ref().map(Path::new);
+        let loss_series = loss_series.map(losses::read).transpose()?;
         let mut there = PathConfig {
+            duplicate: self.duplicate,
+            loss_series: loss_series.unwrap_or(Schedule::constant(0.0)),
+            loss_model: texts.loss_model,
+            corrupt: self.corrupt,
             loss: self.over_time(self.loss, |change| change.loss),
             bursts: self.texts_over_time(&texts.bursts),
             policer: texts.policer,

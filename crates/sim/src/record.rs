@@ -119,7 +119,8 @@ pub struct Records {
     pub new_bytes: Vec<u32>,
     /// When its acknowledgement reached the sender.
     pub acked_ms: Vec<f64>,
-    /// When it was dropped, at the bottleneck or on the way to it.
+    /// When it was dropped: at the bottleneck, on the way to it, or corrupt behind it. Not a number if it arrived, and so
+    /// if the path had sent it on twice and one of the two did.
     pub dropped_ms: Vec<f64>,
 }
 

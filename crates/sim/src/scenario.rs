@@ -9,6 +9,7 @@ use thiserror::Error;
 use verus_channel::path::bursts::{BurstsConfig, BurstsError};
 use verus_channel::path::config::Crosses;
 use verus_channel::path::jitter::JitterConfig;
+use verus_channel::path::loss_model::LossModelConfig;
 use verus_channel::path::policer::PolicerConfig;
 use verus_channel::path::reorder::ReorderConfig;
 use verus_channel::queue::SpecError;
@@ -105,6 +106,20 @@ pub struct Scenario {
     /// Losses of data packets in bursts, as LOST/OF: `2/18` loses the last two of every 18 packets.
     #[schemars(extend("x-names" = "nothing"))]
     pub loss_bursts: String,
+    /// Losses of data packets before the bottleneck that depend on those before, all flows together, such as
+    /// `gemodel:p=0.01,r=0.1` (`verus list loss`).
+    #[schemars(extend("x-names" = "nothing"))]
+    pub loss_model: String,
+    /// A file with a series of loss probabilities before the bottleneck, beside `loss`: a number between 0 and 1 a line,
+    /// each for 10 ms. It repeats.
+    #[schemars(extend("x-names" = "file"))]
+    pub loss_series: Option<String>,
+    /// Probability that a data packet is sent on twice, before losses and the bottleneck.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub duplicate: f64,
+    /// Probability that a data packet arrives corrupt: it crosses the bottleneck, and its receiver drops it.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub corrupt: f64,
     /// A policer (token bucket) before the bottleneck, which drops data packets that exceed its rate, such as
     /// `bucket:rate_mbps=10,burst=150000`.
     #[schemars(extend("x-names" = "nothing"))]
@@ -240,6 +255,10 @@ impl Default for Scenario {
             reorder: "none".to_owned(),
             loss: 0.0,
             loss_bursts: "none".to_owned(),
+            loss_model: "none".to_owned(),
+            loss_series: None,
+            duplicate: 0.0,
+            corrupt: 0.0,
             policer: "none".to_owned(),
             ack_loss: 0.0,
             flows: vec![FlowSpec::new("verus:ratio=2")],
@@ -284,7 +303,7 @@ pub enum Error {
     /// A scheme cannot be used.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
-    /// A queue, traffic, jitter, a policer or reordering cannot be used.
+    /// A queue, traffic, jitter, a loss model, a policer or reordering cannot be used.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// A channel cannot be used.
@@ -308,6 +327,7 @@ pub(crate) struct Texts {
     pub(crate) jitter: Changing<JitterConfig>,
     pub(crate) ack_jitter: Changing<JitterConfig>,
     pub(crate) bursts: Changing<BurstsConfig>,
+    pub(crate) loss_model: LossModelConfig,
     pub(crate) policer: PolicerConfig,
     pub(crate) reorder: ReorderConfig,
     pub(crate) traffic: Vec<Traffic>,
@@ -408,6 +428,7 @@ impl Scenario {
                 |change| &change.loss_bursts,
                 bursts,
             )?,
+            loss_model: self.loss_model.parse()?,
             policer: self.policer.parse()?,
             reorder: self.reorder.parse()?,
             traffic: self.traffic()?,

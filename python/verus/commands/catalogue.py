@@ -58,6 +58,12 @@ reorder = _lister(
     "late",
     _verus.list_reorder,
 )
+loss = _lister(
+    "loss",
+    "Loss models: which packets are lost before the bottleneck, given those before.",
+    "gemodel",
+    _verus.list_loss,
+)
 
 
 def measures(*, json_: Json = False) -> None:

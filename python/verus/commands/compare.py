@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from verus import _verus
 from verus.commands.options import COUNT, LATENESS, Flag, Json, one
 from verus.commands.settings import takes_settings
 from verus.commands.talk import Talk, tell_rows
-from verus.errors import FieldError
+from verus.errors import FieldError, flag_of
 from verus.lab import bounded_reading, inputs, metric_rows, nothing_arrived
 from verus.lab.arguments import at_least
 from verus.lab.inputs import Digests
@@ -43,6 +44,7 @@ Count = Annotated[int | None, COUNT]
 @takes_settings
 def compare(
     *,
+    netem: Annotated[str | None, one("OPTIONS")] = None,
     jobs: Count = None,
     max_lateness_ms: Annotated[float | None, LATENESS] = None,
     from_: Annotated[Path | None, one("FILE", name="--from")] = None,
@@ -63,6 +65,9 @@ def compare(
 
     Parameters
     ----------
+    netem
+        Options of Linux's netem for the way of the data, such as `delay 20ms 5ms loss gemodel 1% 10%`, in place of the
+        options here that say the same, which are printed.
     jobs
         With --emulate, runs at the same time. Default: one for every two cores; with --virtual, for every core.
     max_lateness_ms
@@ -91,6 +96,11 @@ def compare(
     }
     if "changes" in options:
         options["changes"] = _changes(options["changes"])
+    if netem is not None:
+        translated = _netem(netem, options)
+        options |= translated
+        words = (f"{flag_of(field)} {_words(value)}" for field, value in translated.items())
+        talk.say(f"netem: {' '.join(words)}")
     settings, earlier = _settings(options, from_)
     runs = settings.runs()
     _check_inputs(runs, earlier, options)
@@ -146,6 +156,32 @@ def compare(
     for problem in problems:
         print(line(f"verus: {problem}"), file=sys.stderr)
     return 1 if problems else code
+
+
+def _netem(text: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that say the same as options of netem. It delays one direction, so acknowledgements are not delayed.
+
+    Raises:
+        FieldError: They are no such options, have no equal, or set a setting twice.
+    """
+    try:
+        fields = _verus.netem(text)
+    except ValueError as error:
+        raise FieldError("netem", str(error).removeprefix("netem: ")) from error
+    several = {"trace": "traces", "queue": "queues"}
+    settings = {several.get(field, field): (value,) if field in several else value for field, value in fields}
+    if "delay_ms" in settings:
+        settings |= {"ack_delay_ms": 0.0} if "ack_delay_ms" not in options else {}
+    if twice := next((field for field in settings if field in options), None):
+        raise FieldError("netem", f"sets {flag_of(twice)}, which is given too: leave one of them out")
+    return settings
+
+
+def _words(value: object) -> str:
+    """The value of a setting, as typed."""
+    if isinstance(value, tuple):
+        return " ".join(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def _changes(path: Path) -> list[Any]:

@@ -114,6 +114,7 @@ def _values(argument: Any, last: str, verb: str = "") -> list[str]:
         "QUEUE": lambda text: _verus.complete("queue", text),
         "JITTER": lambda text: _verus.complete("jitter", text),
         "REORDER": lambda text: _verus.complete("reorder", text),
+        "MODEL": lambda text: _verus.complete("loss", text),
         "TRAFFIC": lambda text: _verus.complete("traffic", text),
         "CHANNEL": lambda text: _verus.complete("channel", text),
         "MIX": lambda text: _verus.complete("mix", text),
@@ -132,4 +133,6 @@ def _values(argument: Any, last: str, verb: str = "") -> list[str]:
     if verb.startswith("list "):
         kind = verb.removeprefix("list ").removesuffix("s")
         return [name for name in _verus.complete(kind, last) if ":" not in name]
-    return _verus.complete("channel", last) if verb in ("trace info", "trace plot", "trace generate") else []
+    return (
+        _verus.complete("channel", last) if verb in ("trace info", "trace plot", "trace generate", "trace fit") else []
+    )

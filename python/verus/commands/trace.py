@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from verus import _verus
 from verus.commands.options import COUNT, SECONDS, Flag, Json, one
 from verus.commands.tables import narrow_table, table_console
 from verus.commands.talk import Talk, tell, tell_rows
-from verus.errors import FieldError
+from verus.errors import FieldError, flag_of
 from verus.lab.arguments import above_zero, check_seed, checked
 from verus.lab.atomic_write import refuse_existing, write_whole
 from verus.lab.inputs import cut_warnings
@@ -204,3 +205,68 @@ def fetch(
     if failures:
         raise fetching.FetchError(failures[0])
     return 0
+
+
+def fit(
+    name: str,
+    /,
+    *,
+    json_: Json = False,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
+) -> int:
+    """Fit models to a recording or to a log of packets, as options of `verus compare`.
+
+    A recording has a rate: constant, or the nearest built-in channel. A log has losses (Gilbert and Elliott) and
+    jitter. Beside each is the distance of Kolmogorov and Smirnov between a fit of the first half and the second half.
+    It is 0 where both distributions agree, and at most 1.
+
+    Parameters
+    ----------
+    name
+        A trace file, the name of a channel, or a log. A log is a folder of `verus compare --records` with one run, or
+        a CSV file with the header `sent_ms,received_ms` and a line for each packet, without a second number if lost.
+    json_
+        Print one JSON object a line for each model, with histograms.
+    """
+    from verus.lab import fitting
+
+    path = Path(name)
+    fits: list[fitting.Fit] = []
+    problems = []
+    if fitting.is_log(path):
+        try:
+            packets = fitting.read_packets(path)
+        except ValueError as error:
+            raise FieldError("trace", str(error)) from error
+        works: dict[str, Callable[[], fitting.Fit | None]] = {
+            "loss": lambda: fitting.fit_loss(packets.lost),
+            "jitter": lambda: fitting.fit_jitter(packets.delays_ms),
+        }
+        for model, work in works.items():
+            try:
+                result = work()
+            except ValueError as error:
+                problems.append(f"{model}: {error}")
+                continue
+            fits += [result] if result is not None else []
+            problems += [] if result is not None else [f"{model}: all packets took equally long"]
+    else:
+        checked("trace", name, _verus.check_channel)
+        try:
+            fits.append(fitting.fit_rate(_verus.trace_read(name)["times_ms"]))
+        except ValueError as error:
+            raise FieldError("trace", str(error)) from error
+    for problem in problems:
+        talk.say(f"No fit of {problem}")
+    if json_:
+        tell_rows(entry.to_dict() for entry in fits)
+        return 0 if fits else 1
+    table = narrow_table("model", "what is compared", "KS", whole=1)
+    for entry in fits:
+        table.add_row(entry.model, entry.method, "")
+        for quantity in entry.quantities:
+            table.add_row("", quantity.name, f"{quantity.ks_distance:.3f}")
+    if fits:
+        table_console().print(table)
+        tell(" ".join(f"{flag_of(field)} {value}" for entry in fits for field, value in entry.settings.items()))
+    return 0 if fits else 1

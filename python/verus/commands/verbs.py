@@ -85,6 +85,7 @@ VERBS = {
     "list queues": Verb("Queue disciplines.", "catalogue", ("verus list queues", "verus list queues codel")),
     "list jitter": Verb("Models of delay jitter behind the bottleneck.", "catalogue", ("verus list jitter",)),
     "list reorder": Verb("Models of packet reordering.", "catalogue", ("verus list reorder",)),
+    "list loss": Verb("Loss models, such as Gilbert and Elliott's.", "catalogue", ("verus list loss gemodel",)),
     "list traffic": Verb(
         "Traffic models: what flows have to send, and when.",
         "catalogue",
@@ -102,7 +103,7 @@ VERBS = {
     ),
     "list channels": Verb("Built-in channels and public recordings.", "catalogue", ("verus list channels",)),
     "trace": Verb(
-        "Show, generate and convert traces; download public recordings.",
+        "Show, generate, convert and fit traces; download public recordings.",
         "",
         ("verus trace info city-driving-3g-up rate:12",),
     ),
@@ -121,6 +122,12 @@ VERBS = {
         "Write a synthetic channel as a trace file.",
         "trace",
         ("verus trace generate city-driving-3g-up town.down --seed 4",),
+    ),
+    "trace fit": Verb(
+        "Fit models to a recording or to a log of packets, as options of `verus compare`.",
+        "trace",
+        ("verus trace fit city-driving-3g-up",),
+        "docs/paths.md",
     ),
     "trace fetch": Verb(
         "Download public recordings by name.",

@@ -100,6 +100,16 @@ class PathOptions(TypedDict, total=False):
     loss: float
     #: Losses of data packets in bursts, as LOST/OF: `2/18` loses the last two of every 18 packets.
     loss_bursts: str
+    #: Losses of data packets before the bottleneck that depend on those before, all flows together, such as
+    #: `gemodel:p=0.01,r=0.1` (`verus list loss`).
+    loss_model: str
+    #: A file with a series of loss probabilities before the bottleneck, beside `loss`: a number between 0 and
+    #: 1 a line, each for 10 ms. It repeats.
+    loss_series: str | None
+    #: Probability that a data packet is sent on twice, before losses and the bottleneck.
+    duplicate: float
+    #: Probability that a data packet arrives corrupt: it crosses the bottleneck, and its receiver drops it.
+    corrupt: float
     #: A policer (token bucket) before the bottleneck, which drops data packets that exceed its rate, such as
     #: `bucket:rate_mbps=10,burst=150000`.
     policer: str
@@ -173,6 +183,10 @@ class PathSettings:
     reorder: str = "none"
     loss: float = 0.0
     loss_bursts: str = "none"
+    loss_model: str = "none"
+    loss_series: str | None = None
+    duplicate: float = 0.0
+    corrupt: float = 0.0
     policer: str = "none"
     ack_loss: float = 0.0
     changes: Sequence[Change] = ()

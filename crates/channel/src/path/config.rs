@@ -8,6 +8,7 @@ use super::delay::Delay;
 use super::jitter::{Jitter, JitterConfig};
 use super::link::{Link, Service};
 use super::loss::Loss;
+use super::loss_model::{LossModel, LossModelConfig};
 use super::policer::{Policer, PolicerConfig};
 use super::reorder::{Reorder, ReorderConfig};
 use super::replay::{LightConfig, Replay};
@@ -19,10 +20,16 @@ use crate::schedule::Schedule;
 /// element loses or delays anything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathConfig {
+    /// Probability that a packet is sent on twice.
+    pub duplicate: f64,
     /// Probability that a packet is lost by chance.
     pub loss: Schedule<f64>,
+    /// Probability that a packet is lost by chance, of a recorded series, beside `loss`.
+    pub loss_series: Schedule<f64>,
     /// Losses that come in bursts.
     pub bursts: Schedule<BurstsConfig>,
+    /// Losses that depend on those before.
+    pub loss_model: LossModelConfig,
     /// A policer, which drops packets that come faster than a rate.
     pub policer: PolicerConfig,
     /// The link: what serves the queue, and the queue; `None` for propagation only.
@@ -33,6 +40,8 @@ pub struct PathConfig {
     pub second: Option<(Service, QueueConfig)>,
     /// The links that each flow crosses; if empty, all flows cross both.
     pub crosses: Vec<Crosses>,
+    /// Probability that a packet that has left the links is corrupt, so that its receiver drops it.
+    pub corrupt: f64,
     /// Delay that differs from packet to packet.
     pub jitter: Schedule<JitterConfig>,
     /// Delay of some packets alone, which later packets then overtake.
@@ -66,13 +75,17 @@ pub enum Way {
 impl Default for PathConfig {
     fn default() -> Self {
         PathConfig {
+            duplicate: 0.0,
             loss: Schedule::constant(0.0),
+            loss_series: Schedule::constant(0.0),
             bursts: Schedule::constant(BurstsConfig::default()),
+            loss_model: LossModelConfig::None,
             policer: PolicerConfig::None,
             link: None,
             light: None,
             second: None,
             crosses: Vec::new(),
+            corrupt: 0.0,
             jitter: Schedule::constant(JitterConfig::None),
             reorder: ReorderConfig::None,
             delays: vec![Schedule::constant(Duration::ZERO)],
@@ -123,9 +136,29 @@ impl PathConfig {
     /// Builds the path, leaving out elements that would have no effect. `seed` and `way` determine
     /// its random draws.
     pub fn build<P: Packet>(&self, seed: u64, way: Way) -> Path<P> {
-        let (index, [loss, jitter, reorder]) = match way {
-            Way::Forth => (0, ["loss", "jitter", "reorder"]),
-            Way::Back => (1, ["ack-loss", "ack-jitter", "ack-reorder"]),
+        let (index, [loss, jitter, reorder, duplicate, series, corrupt]) = match way {
+            Way::Forth => (
+                0,
+                [
+                    "loss",
+                    "jitter",
+                    "reorder",
+                    "duplicate",
+                    "loss-series",
+                    "corrupt",
+                ],
+            ),
+            Way::Back => (
+                1,
+                [
+                    "ack-loss",
+                    "ack-jitter",
+                    "ack-reorder",
+                    "ack-duplicate",
+                    "ack-loss-series",
+                    "ack-corrupt",
+                ],
+            ),
         };
         let of_flows = |purpose| -> Vec<ChaCha8Rng> {
             let flows = 0..self.delays.len() as u64;
@@ -133,13 +166,23 @@ impl PathConfig {
                 .map(|flow| random::stream(seed, purpose, flow))
                 .collect()
         };
+        let by_chance = |probability: f64, purpose| {
+            let chance = || Loss::new(Schedule::constant(probability), of_flows(purpose));
+            (probability > 0.0).then(|| Box::new(chance()))
+        };
         let mut elements = Vec::new();
+        elements.extend(by_chance(self.duplicate, duplicate).map(Element::Duplicate));
         if self.loss.ever(|probability| *probability > 0.0) {
             elements.push(Loss::new(self.loss.clone(), of_flows(loss)).into());
+        }
+        if self.loss_series.ever(|probability| *probability > 0.0) {
+            elements.push(Loss::new(self.loss_series.clone(), of_flows(series)).into());
         }
         if self.bursts.ever(|bursts| bursts.lost > 0) {
             elements.push(Bursts::new(self.bursts.clone()).into());
         }
+        let draws = random::stream(seed, "loss-model", index);
+        elements.extend(LossModel::new(&self.loss_model, draws).map(Into::into));
         elements.extend(Policer::new(&self.policer).map(Into::into));
         let links = [
             (&self.link, &self.light, "queue", Crosses::Second),
@@ -160,6 +203,7 @@ impl PathConfig {
                 None => link.into(),
             });
         }
+        elements.extend(by_chance(self.corrupt, corrupt).map(Element::Corrupt));
         let mut delay = Delay::new(self.delays.iter().cloned());
         if self.jitter.ever(|law| *law != JitterConfig::None) {
             delay = delay.with_jitter(Jitter::new(self.jitter.clone(), of_flows(jitter)));

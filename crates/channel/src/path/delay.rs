@@ -365,6 +365,7 @@ mod tests {
         let config = ReorderConfig::Uniform {
             p: 0.2,
             most: max_delay,
+            correlation: 0.0,
         };
         let mut delay = Delay::constant(Duration::from_millis(20))
             .with_reorder(Reorder::new(config, vec![random::stream(1, "reorder", 0)]));

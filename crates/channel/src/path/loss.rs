@@ -3,6 +3,8 @@
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use verus_core::Time;
+use verus_words::range::Within;
+use verus_words::spec::{Field, Row};
 
 use crate::schedule::{Follower, Schedule};
 
@@ -32,6 +34,58 @@ impl Loss {
     pub fn loses(&mut self, now: Time, flow: usize) -> bool {
         let probability = self.probability.at(now);
         probability > 0.0 && uniform(&mut self.draws[flow]) < probability
+    }
+}
+
+/// The values that a probability takes.
+pub(crate) const PROBABILITY: Within = Within {
+    words: "between 0 and 1",
+    valid: |value| (0.0..=1.0).contains(&value),
+};
+
+/// The key `correlation` of what [`Correlated`] draws.
+pub(crate) const fn correlation_row<C>(get: fn(&C) -> f64, set: fn(&mut C, f64)) -> Row<C> {
+    Field::new("correlation", get, set).within(
+        "share",
+        "weight of the number drawn before in the next, as netem draws them",
+        PROBABILITY,
+    )
+}
+
+/// Uniform numbers, each of which depends on the one before: `get_crandom` of Linux's `net/sched/sch_netem.c`.
+///
+/// Unless the correlation is 0, they are no longer uniform: they crowd towards one half.
+#[derive(Clone, Debug)]
+pub(crate) struct Correlated {
+    pub(crate) stream: ChaCha8Rng,
+    correlation: f64,
+    last: f64,
+}
+
+impl Correlated {
+    pub(crate) fn new(mut stream: ChaCha8Rng, correlation: f64) -> Self {
+        // Without correlation nothing is drawn that would shift the numbers after it.
+        let last = if correlation > 0.0 {
+            uniform(&mut stream)
+        } else {
+            0.0
+        };
+        Correlated {
+            stream,
+            correlation,
+            last,
+        }
+    }
+
+    /// The next number, in [0, 1).
+    #[inline]
+    pub(crate) fn next(&mut self) -> f64 {
+        let fresh = uniform(&mut self.stream);
+        if self.correlation == 0.0 {
+            return fresh;
+        }
+        self.last = fresh * (1.0 - self.correlation) + self.last * self.correlation;
+        self.last
     }
 }
 

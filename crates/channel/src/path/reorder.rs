@@ -7,10 +7,9 @@ use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
 use verus_core::Duration;
-use verus_words::range::Within;
 use verus_words::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, SpecError, shown};
 
-use super::loss::uniform;
+use super::loss::{Correlated, PROBABILITY, correlation_row, uniform};
 
 /// The packets that are held back, and their delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -24,6 +23,8 @@ pub enum ReorderConfig {
         p: f64,
         /// The time.
         by: Duration,
+        /// The weight, in what decides about a packet, of what decided about the one before.
+        correlation: f64,
     },
     /// Each packet with a probability, for a time that is uniform up to a maximum.
     Uniform {
@@ -31,6 +32,8 @@ pub enum ReorderConfig {
         p: f64,
         /// The maximum.
         most: Duration,
+        /// The weight of the time before in the next.
+        correlation: f64,
     },
 }
 
@@ -39,12 +42,8 @@ pub enum ReorderConfig {
 struct Settings {
     p: Option<f64>,
     time: Option<Duration>,
+    correlation: f64,
 }
-
-const PROBABILITY: Within = Within {
-    words: "between 0 and 1",
-    valid: |value| (0.0..=1.0).contains(&value),
-};
 
 impl Settings {
     const P: Row<Self> = Field::new(
@@ -65,21 +64,35 @@ impl Settings {
         )
         .millis(meaning)
     }
-    const LATE: &'static [Row<Self>] = &[Self::P, Self::time("ms", "how much later it is")];
-    const UNIFORM: &'static [Row<Self>] =
-        &[Self::P, Self::time("max_ms", "how much later at the most")];
+    const CORRELATION: Row<Self> =
+        correlation_row(|c: &Self| c.correlation, |c, v| c.correlation = v);
+    const LATE: &'static [Row<Self>] = &[
+        Self::P,
+        Self::time("ms", "how much later it is"),
+        Self::CORRELATION,
+    ];
+    const UNIFORM: &'static [Row<Self>] = &[
+        Self::P,
+        Self::time("max_ms", "how much later at the most"),
+        Self::CORRELATION,
+    ];
 
-    fn read(rows: &[Row<Self>], time: &str, given: &Given<'_>) -> Result<(f64, Duration), Problem> {
+    fn read(
+        rows: &[Row<Self>],
+        time: &str,
+        given: &Given<'_>,
+    ) -> Result<(f64, Duration, f64), Problem> {
         let mut settings = Settings::default();
         given.apply(rows, &mut settings)?;
         let missing = || Problem::Together(format!("`{}` needs p=P and {time}=MS", given.name));
-        settings.p.zip(settings.time).ok_or_else(missing)
+        let (p, late) = settings.p.zip(settings.time).ok_or_else(missing)?;
+        Ok((p, late, settings.correlation))
     }
 
-    /// The keys of a kind, for display: all must be given.
+    /// The keys of a kind, for display: the first two must be given.
     fn keys(rows: &[Row<Self>]) -> Vec<verus_words::spec::Key> {
         let mut keys = shown(rows, &Settings::default());
-        for key in &mut keys {
+        for key in &mut keys[..2] {
             REQUIRED.clone_into(&mut key.default);
         }
         keys
@@ -103,8 +116,8 @@ const KINDS: &[Kind<ReorderConfig>] = &[
         example: "late:p=0.05,ms=10",
         keys: || Settings::keys(Settings::LATE),
         read: |given| {
-            let (p, by) = Settings::read(Settings::LATE, "ms", given)?;
-            Ok(ReorderConfig::Late { p, by })
+            let (p, by, correlation) = Settings::read(Settings::LATE, "ms", given)?;
+            Ok(ReorderConfig::Late { p, by, correlation })
         },
     },
     Kind {
@@ -113,8 +126,12 @@ const KINDS: &[Kind<ReorderConfig>] = &[
         example: "uniform:p=0.05,max_ms=20",
         keys: || Settings::keys(Settings::UNIFORM),
         read: |given| {
-            let (p, most) = Settings::read(Settings::UNIFORM, "max_ms", given)?;
-            Ok(ReorderConfig::Uniform { p, most })
+            let (p, most, correlation) = Settings::read(Settings::UNIFORM, "max_ms", given)?;
+            Ok(ReorderConfig::Uniform {
+                p,
+                most,
+                correlation,
+            })
         },
     },
 ];
@@ -134,12 +151,24 @@ impl FromStr for ReorderConfig {
 
 impl fmt::Display for ReorderConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReorderConfig::None => write!(f, "none"),
-            ReorderConfig::Late { p, by } => write!(f, "late:p={p},ms={}", by.as_millis_f64()),
-            ReorderConfig::Uniform { p, most } => {
-                write!(f, "uniform:p={p},max_ms={}", most.as_millis_f64())
+        let correlation = match self {
+            ReorderConfig::None => return write!(f, "none"),
+            ReorderConfig::Late { p, by, correlation } => {
+                write!(f, "late:p={p},ms={}", by.as_millis_f64())?;
+                correlation
             }
+            ReorderConfig::Uniform {
+                p,
+                most,
+                correlation,
+            } => {
+                write!(f, "uniform:p={p},max_ms={}", most.as_millis_f64())?;
+                correlation
+            }
+        };
+        match *correlation {
+            0.0 => Ok(()),
+            correlation => write!(f, ",correlation={correlation}"),
         }
     }
 }
@@ -148,14 +177,25 @@ impl fmt::Display for ReorderConfig {
 #[derive(Clone, Debug)]
 pub struct Reorder {
     config: ReorderConfig,
-    draws: Vec<ChaCha8Rng>,
+    draws: Vec<Correlated>,
 }
 
 impl Reorder {
     /// Holds packets back as `config` states. Each flow has its own stream of `draws`, so that the
     /// draw for its n-th packet does not depend on the other flows.
     pub fn new(config: ReorderConfig, draws: Vec<ChaCha8Rng>) -> Self {
-        Reorder { config, draws }
+        let correlation = match config {
+            ReorderConfig::None => 0.0,
+            ReorderConfig::Late { correlation, .. }
+            | ReorderConfig::Uniform { correlation, .. } => correlation,
+        };
+        let draws = draws.into_iter();
+        Reorder {
+            config,
+            draws: draws
+                .map(|draws| Correlated::new(draws, correlation))
+                .collect(),
+        }
     }
 
     /// How much longer the next packet of `flow` takes, if it is held back. All draws are made for each packet, so that
@@ -168,9 +208,9 @@ impl Reorder {
         let draws = &mut self.draws[flow];
         let (p, late) = match self.config {
             ReorderConfig::None => return None,
-            ReorderConfig::Late { p, by } => (uniform(draws) < p, by),
-            ReorderConfig::Uniform { p, most } => {
-                (uniform(draws) < p, most.mul_f64(uniform(draws)))
+            ReorderConfig::Late { p, by, .. } => (draws.next() < p, by),
+            ReorderConfig::Uniform { p, most, .. } => {
+                (uniform(&mut draws.stream) < p, most.mul_f64(draws.next()))
             }
         };
         p.then_some(late)
@@ -201,6 +241,23 @@ mod tests {
     }
 
     #[test]
+    fn correlation_makes_times_resemble_the_ones_before() {
+        let config = "uniform:p=1,max_ms=10,correlation=0.5".parse().unwrap();
+        let mut reorder = Reorder::new(config, vec![random::stream(1, "reorder", 0)]);
+        let late: Vec<f64> = (0..20_000)
+            .filter_map(|_| Some(reorder.draw(0)?.as_millis_f64() - 5.0))
+            .collect();
+        assert_eq!(late.len(), 20_000);
+        let product =
+            |lag: usize| -> f64 { late.iter().zip(&late[lag..]).map(|(a, b)| a * b).sum() };
+        // The correlation of a weighted mean of the last value and an independent one is the weight.
+        let correlation = product(1) / product(0);
+        assert!((correlation - 0.5).abs() < 0.03, "{correlation}");
+        let text = "late:p=0.75,ms=10,correlation=0.5";
+        assert_eq!(text.parse::<ReorderConfig>().unwrap().to_string(), text);
+    }
+
+    #[test]
     fn each_text_is_read_and_each_fault_named() {
         for kind in catalogue() {
             let config: ReorderConfig = kind.example.parse().unwrap();
@@ -210,7 +267,7 @@ mod tests {
             often => unknown kind `often`; known are none, late, uniform
             late:p=0.1 => `late` needs p=P and ms=MS
             late:p=2,ms=1 => p must be between 0 and 1, not `2`
-            uniform:p=1,ms=1 => `uniform` has no key `ms`; its keys are p, max_ms
+            uniform:p=1,ms=1 => `uniform` has no key `ms`; its keys are p, max_ms, correlation
             late:p=1,ms=-1 => ms must be between 0 and 3600000 ms, not `-1`";
         for case in cases.lines().skip(1) {
             let (text, words) = case.split_once("=> ").expect("a case");

@@ -288,6 +288,7 @@ impl path::Watch<Packet> for Watch {
             match dropped.why {
                 Why::Chance => self.meter.on_path_loss(flow, size),
                 Why::Refused | Why::Waited => self.meter.on_drop(flow, size),
+                Why::Corrupted => self.meter.on_corrupted(flow),
             }
         }
     }

@@ -136,6 +136,8 @@ impl path::Watch<Packet> for Measured {
         match dropped.why {
             Why::Chance => self.meter.on_path_loss(0, size),
             Why::Refused | Why::Waited => self.meter.on_drop(0, size),
+            // In the log it has left the link, which it used.
+            Why::Corrupted => return self.meter.on_corrupted(0),
         }
         if let Some(log) = &mut self.log {
             log.log.on_drop(now, size);
@@ -254,7 +256,12 @@ pub fn write(
             "command": args.command.first().map(|word| word.to_string_lossy()),
             "down": args.down, "up": args.up, "delay_ms": args.delay_ms,
             "queue": settings[1].queue, "up_queue": settings[0].queue,
+            "up_delay_ms": args.up_delay_ms,
             "loss": args.loss, "up_loss": args.up_loss, "once": args.once,
+            "loss_model": args.loss_model.to_string(), "up_loss_model": args.up_loss_model.to_string(),
+            "loss_series": args.loss_series, "up_loss_series": args.up_loss_series,
+            "duplicate": args.duplicate, "up_duplicate": args.up_duplicate,
+            "corrupt": args.corrupt, "up_corrupt": args.up_corrupt,
             "jitter": args.jitter.to_string(), "up_jitter": args.up_jitter.to_string(),
             "reorder": args.reorder.to_string(), "up_reorder": args.up_reorder.to_string(),
             "delay_series": args.delay_series,

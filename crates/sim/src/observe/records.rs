@@ -56,28 +56,33 @@ impl Recorder {
         records.dropped_ms.push(f64::NAN);
     }
 
-    /// A packet is dropped.
+    /// A packet is dropped. A packet that the path sent on twice is so only if neither arrives.
     #[cold]
     pub fn on_dropped(&mut self, now: Time, packet: &DataPacket) {
-        self.records.dropped_ms[packet.id as usize] = now.as_millis_f64();
+        let row = packet.id as usize;
+        if self.records.received_ms[row].is_nan() {
+            self.records.dropped_ms[row] = now.as_millis_f64();
+        }
     }
 
-    /// A packet leaves the bottleneck.
+    /// A packet leaves the bottleneck. Of a packet that the path sent on twice, the first counts.
     #[cold]
     pub fn on_left(&mut self, now: Time, packet: &DataPacket) {
-        self.records.departed_ms[packet.id as usize] = now.as_millis_f64();
+        first(&mut self.records.departed_ms[packet.id as usize], now);
     }
 
-    /// A packet arrives.
+    /// A packet arrives. Of a packet that the path sent on twice, the first counts.
     #[cold]
     pub fn on_arrived(&mut self, at: Time, packet: &DataPacket) {
-        self.records.received_ms[packet.id as usize] = at.as_millis_f64();
+        let row = packet.id as usize;
+        first(&mut self.records.received_ms[row], at);
+        self.records.dropped_ms[row] = f64::NAN;
     }
 
     /// Of a packet that arrived, `new` bytes had not arrived before.
     #[cold]
     pub fn on_delivered(&mut self, packet: &DataPacket, new: Bytes) {
-        self.records.new_bytes[packet.id as usize] = new.get() as u32;
+        self.records.new_bytes[packet.id as usize] += new.get() as u32;
     }
 
     /// The sender of `flow` learns that these packets have arrived.
@@ -102,5 +107,12 @@ impl Recorder {
     /// The complete records.
     pub fn finish(self) -> Records {
         self.records
+    }
+}
+
+/// Sets a time in ms that is not set yet.
+fn first(slot: &mut f64, at: Time) {
+    if slot.is_nan() {
+        *slot = at.as_millis_f64();
     }
 }

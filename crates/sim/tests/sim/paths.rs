@@ -396,6 +396,27 @@ fn what_cannot_be_is_named() {
         ),
         (
             Scenario {
+                loss_model: "gemodel".to_owned(),
+                ..Scenario::default()
+            },
+            "loss_model `gemodel`: `gemodel` needs p=PROBABILITY",
+        ),
+        (
+            Scenario {
+                loss_series: Some("no/such/file".to_owned()),
+                ..Scenario::default()
+            },
+            "cannot read `no/such/file`: No such file or directory (os error 2)",
+        ),
+        (
+            Scenario {
+                duplicate: 1.0,
+                ..Scenario::default()
+            },
+            "duplicate must be at least 0 and below 1, not 1.0",
+        ),
+        (
+            Scenario {
                 ack_loss: 1.0,
                 ..Scenario::default()
             },
@@ -514,4 +535,146 @@ fn losses_on_the_way_are_not_the_bottlenecks() {
     });
     assert_eq!(policed.metrics.path_loss_rate, Some(0.0));
     assert!(policed.metrics.loss_rate > Some(0.4));
+}
+
+#[test]
+fn a_loss_model_loses_bursts_before_the_bottleneck() {
+    let outcome = run(&Scenario {
+        loss_model: "gemodel:p=0.01,r=0.25".to_owned(),
+        ..recorded("constant:rate_mbps=6", 60.0)
+    });
+    let dropped = &records(&outcome).dropped_ms;
+    let lost: Vec<bool> = dropped.iter().map(|time| time.is_finite()).collect();
+    let bursts = lost.chunk_by(|one, other| one == other);
+    let bursts: Vec<usize> = bursts.filter(|run| run[0]).map(<[bool]>::len).collect();
+    let mean = bursts.iter().sum::<usize>() as f64 / bursts.len() as f64;
+    // 30,000 packets, of which p/(p + r) are lost, in bursts of 1/r.
+    assert!((3.2..4.8).contains(&mean), "{mean}");
+    let metrics = &outcome.metrics;
+    let rate = metrics.path_loss_rate.expect("packets were sent");
+    assert!((rate / (0.01 / 0.26) - 1.0).abs() < 0.25, "{rate}");
+    assert_eq!((metrics.loss_rate, metrics.drops), (Some(0.0), 0));
+}
+
+#[test]
+fn a_series_of_losses_holds_line_by_line_and_repeats() {
+    let path = std::env::temp_dir().join(format!("verus-loss-series-{}", std::process::id()));
+    // Half a second in which nothing is lost, and one in which everything is.
+    let lines = (0..100).map(|line| if line < 50 { "0\n" } else { "1\n" });
+    std::fs::write(&path, lines.collect::<String>()).expect("it can be written");
+    let outcome = run(&Scenario {
+        loss_series: Some(path.display().to_string()),
+        ..recorded("constant:rate_mbps=6", 5.0)
+    });
+    std::fs::remove_file(path).expect("it was written");
+    let records = records(&outcome);
+    for (sent, dropped) in records.sent_ms.iter().zip(&records.dropped_ms) {
+        assert_eq!(dropped.is_finite(), sent % 1000.0 >= 500.0, "{sent}");
+    }
+    assert!(records.len() > 2_000);
+}
+
+#[test]
+fn goodput_counts_a_packet_once_however_often_it_arrives() {
+    let of = |duplicate| {
+        run(&Scenario {
+            duplicate,
+            ..recorded("constant:rate_mbps=5", 20.0)
+        })
+    };
+    let (once, twice) = (of(0.0), of(0.5));
+    let sent = |outcome: &Outcome| outcome.metrics.per_flow[0].sent;
+    assert_eq!(sent(&once), sent(&twice));
+    assert_eq!(once.metrics.goodput_mbps, twice.metrics.goodput_mbps);
+    // A copy is another packet at the bottleneck, whose capacity it takes.
+    let copies = twice.metrics.arrivals - sent(&twice);
+    assert!(copies.abs_diff(sent(&twice) / 2) < sent(&twice) / 20);
+    assert!(twice.metrics.throughput_mbps > 1.4 * once.metrics.throughput_mbps);
+    let records = records(&twice);
+    assert_eq!(records.len() as u64, sent(&twice));
+    let arrived = records.received_ms.iter().filter(|at| at.is_finite());
+    let delivered: u64 = records
+        .new_bytes
+        .iter()
+        .map(|bytes| u64::from(*bytes))
+        .sum();
+    let each = u64::from(*records.new_bytes.iter().max().expect("packets"));
+    assert_eq!(delivered, each * arrived.count() as u64);
+    // Of those of which one copy is lost, the other arrives.
+    let lossy = run(&Scenario {
+        duplicate: 0.5,
+        loss: 0.2,
+        ..recorded("constant:rate_mbps=5", 20.0)
+    });
+    let records = self::records(&lossy);
+    let times = records.dropped_ms.iter().zip(&records.received_ms);
+    assert!(
+        times
+            .clone()
+            .all(|(dropped, received)| !(dropped.is_finite() && received.is_finite()))
+    );
+    let lost = times.filter(|(dropped, _)| dropped.is_finite()).count() as f64;
+    // Half of the packets are lost with 0.2, the others with 0.2 twice.
+    let share = lost / records.len() as f64;
+    assert!((share - 0.12).abs() < 0.015, "{share}");
+}
+
+#[test]
+fn a_corrupt_packet_takes_capacity_and_a_lost_one_does_not() {
+    let of = |corrupt, loss| {
+        run(&Scenario {
+            corrupt,
+            loss,
+            ..recorded("constant:rate_mbps=6", 20.0)
+        })
+    };
+    let (corrupt, lost) = (of(0.1, 0.0).metrics, of(0.0, 0.1).metrics);
+    for metrics in [&corrupt, &lost] {
+        let rate = metrics.path_loss_rate.expect("packets were sent");
+        assert!((rate - 0.1).abs() < 0.01, "{rate}");
+        assert_eq!((metrics.loss_rate, metrics.drops), (Some(0.0), 0));
+    }
+    let sent = |metrics: &verus_measure::Metrics| metrics.per_flow[0].sent;
+    assert_eq!(corrupt.arrivals, sent(&corrupt));
+    assert_eq!(lost.arrivals + lost.path_losses, sent(&lost));
+    assert!(corrupt.throughput_mbps > 1.05 * lost.throughput_mbps);
+    let difference = corrupt.goodput_mbps.zip(lost.goodput_mbps);
+    let (one, other) = difference.expect("the ends are observed");
+    assert!((one / other - 1.0).abs() < 0.02, "{one}, {other}");
+}
+
+#[test]
+fn no_sender_is_misled_by_duplicates() {
+    // On a link with room for all copies, a sender does as well as without them.
+    for scheme in [
+        "cubic",
+        "newreno",
+        "bbr",
+        "copa",
+        "sprout",
+        "verus:ratio=2",
+        "forward",
+    ] {
+        for ack_every in [1, 2] {
+            let of = |duplicate| {
+                run(&Scenario {
+                    duplicate,
+                    ack_every,
+                    ..single("rate:12", "droptail:delay_ms=100", scheme, 20.0)
+                })
+            };
+            let (once, twice) = (of(0.0), of(0.2));
+            let goodput = |outcome: &Outcome| outcome.metrics.goodput_mbps.expect("observed");
+            assert!(
+                goodput(&twice) <= 12.0 / 1.2 * 1.03,
+                "{scheme}: a copy is no new data"
+            );
+            assert!(
+                goodput(&twice) > 0.6 * goodput(&once),
+                "{scheme}, {ack_every}: {} of {}",
+                goodput(&twice),
+                goodput(&once)
+            );
+        }
+    }
 }

@@ -1,0 +1,182 @@
+"""`verus trace fit`: each model is recovered from packets that it made, and logs without a fit are named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from verus import _verus
+from verus.lab import fitting
+
+#: Runs the command in this process.
+Command = Callable[..., Any]
+
+#: Seeds of the simulations whose packets are fitted.
+SEEDS = (1, 2, 3)
+
+
+def packets(seed: int, *, mbps: float = 6, duration_s: float = 20, **path: Any) -> fitting.Packets:
+    """Packets of 1500 bytes at a constant rate over a link with room for all: 10,000 of them by default."""
+    scenario = {
+        "trace": "rate:20",
+        "queue": "infinite",
+        "flows": [{"scheme": f"constant:rate_mbps={mbps}"}],
+        "duration_s": duration_s,
+        "seed": seed,
+        "records": True,
+        **path,
+    }
+    outcome = _verus.simulate(json.dumps(scenario))
+    records = {name: np.asarray(outcome["records"][name]) for name in ("departed_ms", "received_ms", "dropped_ms")}
+    arrived = np.isfinite(records["received_ms"])
+    lost = np.isfinite(records["dropped_ms"])
+    delays = (records["received_ms"] - records["departed_ms"])[arrived]
+    return fitting.Packets(lost=lost[arrived | lost], delays_ms=delays)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bursts_of_losses_are_found_again_within_5_percent_of_their_parameters(seed: int) -> None:
+    # Standard errors of 10,000 packets: 1.7 % of both.
+    lost = packets(seed, loss_model="gemodel:p=0.4,r=0.4").lost
+    assert abs(len(lost) - 10_000) < 10
+    model, _ = fitting.fit_gilbert(lost)
+    assert model.loss == pytest.approx(1.0, abs=0.05)
+    assert (model.p, model.r) == (pytest.approx(0.4, rel=0.05), pytest.approx(0.4, rel=0.05))
+    fit = fitting.fit_loss(lost)
+    assert {quantity.name.split()[0] for quantity in fit.quantities} == {"burst", "gap"}
+    # The second half has 1,000 bursts, whose distance is above 0.05 in 1 % of samples, beside the error of the fit.
+    assert all(quantity.ks_distance < 0.08 for quantity in fit.quantities)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_receptions_within_bursts_are_found_again(seed: int) -> None:
+    # Three parameters of a hidden state take more than 10,000 packets: their standard errors are 2 % of 400,000.
+    truth = fitting.Gilbert(0.2, 0.2, 0.6)
+    model, method = fitting.fit_gilbert(truth.draw(400_000, np.random.default_rng(seed)))
+    assert "distances between losses" in method
+    assert (model.p, model.r, model.loss) == (
+        pytest.approx(truth.p, rel=0.05),
+        pytest.approx(truth.r, rel=0.05),
+        pytest.approx(truth.loss, rel=0.05),
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_independent_losses_are_not_taken_for_bursts(seed: int) -> None:
+    # Standard error: 2 %.
+    fit = fitting.fit_loss(packets(seed, loss=0.2).lost)
+    assert fit.settings == {"loss": pytest.approx(0.2, rel=0.05)}
+
+
+def test_distances_between_losses_are_those_of_the_chain() -> None:
+    model = fitting.Gilbert(0.05, 0.3, 0.7)
+    lost = model.draw(400_000, np.random.default_rng(1))
+    distances = np.diff(np.flatnonzero(lost))
+    steps = np.arange(1, 6)
+    measured = np.array([np.mean(distances == step) for step in steps])
+    assert model.distances(steps) == pytest.approx(measured, abs=0.01)
+    assert model.distances(np.arange(1, 5_000)).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("jitter", "key", "mbps"),
+    [
+        ("uniform:max_ms=20", "max_ms", 0.4),
+        ("gauss:mean_ms=15", "mean_ms", 0.4),
+        ("wifi:mean_ms=40", "mean_ms", 0.05),  # so far apart that no packet waits for another
+    ],
+)
+def test_jitter_is_found_again_within_5_percent(jitter: str, key: str, mbps: float, seed: int) -> None:
+    log = packets(seed, mbps=mbps, duration_s=10_000 * 0.012 / mbps, jitter=jitter)
+    assert abs(len(log.delays_ms) - 10_000) < 20
+    fit = fitting.fit_jitter(log.delays_ms)
+    assert fit is not None
+    kind, _, parameters = str(fit.settings["jitter"]).partition(":")
+    assert kind == jitter.partition(":")[0]
+    value = float(jitter.rpartition("=")[2])
+    assert parameters == f"{key}={float(parameters.rpartition('=')[2]):.4g}"
+    assert float(parameters.rpartition("=")[2]) == pytest.approx(value, rel=0.05)
+    assert fit.settings["delay_ms"] == pytest.approx(20, abs=1)
+    assert all(quantity.ks_distance < 0.05 for quantity in fit.quantities)
+
+
+def test_a_constant_rate_and_a_built_in_channel_are_found_again() -> None:
+    steady = np.floor(np.arange(1, 10_001) * 1.7).astype(np.int64)
+    settings = fitting.fit_rate(steady).settings
+    assert float(str(settings["trace"]).removeprefix("rate:")) == pytest.approx(12 / 1.7, rel=0.05)
+    for name in ("city-driving-3g-up", "campus-pedestrian-lte-down"):
+        fit = fitting.fit_rate(_verus.trace_generate(name, 5, 120.0))
+        assert fit.settings == {"trace": name}
+        assert len(fit.quantities) == 3
+        assert all(quantity.ks_distance < 0.35 for quantity in fit.quantities)
+
+
+def test_histograms_are_shares_over_common_bins() -> None:
+    fit = fitting.fit_loss(fitting.Gilbert(0.05, 0.3).draw(20_000, np.random.default_rng(1)))
+    for quantity in fit.quantities:
+        assert len(quantity.edges) == len(quantity.measured) + 1 == len(quantity.model) + 1
+        assert sum(quantity.measured) == pytest.approx(1)
+        assert sum(quantity.model) == pytest.approx(1)
+
+
+def test_the_command_prints_options_that_compare_takes(verus: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    rate = ["--trace", "rate:20", "--scheme", "constant:rate_mbps=2", "--duration", "60", "--records"]
+    path = ["--loss-model", "gemodel:p=0.02,r=0.2", "--jitter", "gauss:mean_ms=15", "--queue", "infinite"]
+    assert verus("compare", *rate, *path, "--out", str(folder)).code == 0
+    ran = verus("trace", "fit", str(folder))
+    assert ran.code == 0, ran.err
+    options = ran.out.splitlines()[-1]
+    assert options.startswith("--loss-model gemodel:p=")
+    assert "--jitter gauss:mean_ms=" in options
+    again = verus("compare", *rate[:6], "--json", *options.split())
+    assert again.code == 0, again.err
+    models = [json.loads(line) for line in verus("trace", "fit", str(folder), "--json").out.splitlines()]
+    assert [model["model"] for model in models] == ["loss", "jitter"]
+    assert all(model["quantities"][0]["measured"] for model in models)
+
+
+def test_a_log_of_packets_is_read_line_by_line(verus: Command, tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    draw = np.random.default_rng(1)
+    lost = fitting.Gilbert(0.1, 0.3).draw(4_000, draw)
+    waits = draw.uniform(0, 8, 4_000)
+    rows = (f"{at * 10},{'' if lost[at] else at * 10 + 20 + waits[at]}" for at in range(4_000))
+    log.write_text("\n".join([fitting.HEADER, *rows]) + "\n")
+    ran = verus("trace", "fit", str(log))
+    assert ran.code == 0, ran.err
+    assert "--jitter uniform:max_ms=8" in ran.out
+    log.write_text(f"{fitting.HEADER}\n0,20\n10,soon\n")
+    ran = verus("trace", "fit", str(log))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"line 3: `10,soon` is not a row of {fitting.HEADER}" in ran.err
+    log.write_text(f"{fitting.HEADER}\n0,20\n10,\n")
+    ran = verus("trace", "fit", str(log))
+    assert ran.code == 1
+    assert "No fit of loss: 1 of 2 packets were lost; a fit takes 30" in ran.err
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-1] + b"\xff",
+        lambda text: text + b"\n1,2,3",
+        lambda text: text + b"\nnan,1",
+        lambda text: b"",
+    ],
+)
+def test_a_damaged_log_is_refused_or_read(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_bytes(damage(f"{fitting.HEADER}\n0,20\n10,30".encode()))
+    try:
+        packets = fitting.read_packets(log)
+    except ValueError as error:
+        assert "is not a row of" in str(error)  # noqa: PT017
+    else:
+        assert len(packets.lost) == 0
