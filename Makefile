@@ -81,6 +81,12 @@ demo: lab ## Build, then compare controllers on the built-in channels: table, pl
 	@echo '  verus help                              every verb, with examples'
 	@echo '  make build                              the rest: play, probe, serve, send, receive and shell (minutes)'
 
+PREFIX ?= /usr/local
+.PHONY: install-capi
+install-capi: ## Build and install the C library below PREFIX (/usr/local), with header and pkg-config file
+	cargo build --release --locked --package verus-capi
+	crates/capi/install "$${CARGO_TARGET_DIR:-target}/release" '$(PREFIX)' '$(VERSION)'
+
 ##@ Check
 # The first tier draws no new numbers and does not mind how busy the machine is; the second has the rest. Both go on after a
 # failure, and end with what failed and how to run it alone (scripts/tests).
@@ -237,6 +243,12 @@ check-results: build ## Run the published suites again, and write check.csv, law
 .PHONY: kernel-queues
 kernel-queues: build ## Run Linux's queues beside ours, and write docs/kernel-queues.md (takes a guest kernel with DualPI2: verus virtual build)
 	$(BIN)/python scripts/figures.py --only kernel-queues.txt
+
+# The example in C, and any calls in any order, with the library and the example instrumented.
+.PHONY: capi-sanitized
+capi-sanitized: ## Run the C interface's tests under AddressSanitizer (needs nightly Rust)
+	RUSTFLAGS=-Zsanitizer=address VERUS_CFLAGS=-fsanitize=address,undefined cargo +nightly test --locked \
+	  --target $(MACHINE)-unknown-linux-gnu --package verus-capi --test capi -- calls program
 
 .PHONY: fuzz
 fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
