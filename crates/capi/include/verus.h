@@ -61,7 +61,7 @@ typedef enum verus_status {
 typedef struct verus_controller verus_controller;
 
 /**
- * What a controller allows now.
+ * A controller's present state and limits.
  */
 typedef struct verus_state {
   /**
@@ -186,7 +186,7 @@ enum verus_status verus_acked(struct verus_controller *controller,
 enum verus_status verus_lost(struct verus_controller *controller, uint64_t now_ns, uint64_t number);
 
 /**
- * So many more packets were acknowledged with a congestion mark (ECN-CE); `verus_event_end` follows.
+ * `packets` more packets were acknowledged with a congestion mark (ECN-CE); `verus_event_end` follows.
  *
  * # Safety
  * The controller is null or of `verus_new`, and not freed.
@@ -224,13 +224,12 @@ enum verus_status verus_timeout(struct verus_controller *controller,
 enum verus_status verus_tick(struct verus_controller *controller, uint64_t now_ns);
 
 /**
- * A packet is neither acknowledged nor lost: its keys were discarded (RFC 9002 §6.4). It leaves the flight.
+ * A packet leaves the flight without a fate: its keys were discarded (RFC 9002 §6.4).
  *
  * # Safety
  * The controller is null or of `verus_new`, and not freed.
  */
-enum verus_status verus_forget(struct verus_controller *controller,
-                               uint64_t number);
+enum verus_status verus_forget(struct verus_controller *controller, uint64_t number);
 
 /**
  * A full packet now has this size (path MTU discovery).

@@ -18,7 +18,7 @@ const MOST_LOST: usize = 1 << 12;
 /// The longest life of a controller, 31 years: sums of times stay far from 64 bits.
 const LONGEST_NS: u64 = 1_000_000_000_000_000_000;
 
-/// What one instant revealed and the controller does not know yet.
+/// Events of one instant that are not yet reported to the controller.
 #[derive(Debug, Default)]
 struct Pending {
     acked: Vec<Acked>,
@@ -97,8 +97,8 @@ impl Host {
         }
     }
 
-    /// Goes on to `now`. What an earlier instant revealed is reported first, and ticks that were due come before the
-    /// events of this instant.
+    /// Goes on to `now`. Events of an earlier instant are reported first, and ticks that were due before `now` precede
+    /// its events.
     fn advance(&mut self, now: Time) {
         if now > self.now {
             self.flush();
@@ -232,7 +232,7 @@ impl Host {
         Ok(())
     }
 
-    /// Reports what is pending, in order of departure, as the core's own sender does.
+    /// Reports the pending events, in order of departure, as the core's own sender does.
     fn flush(&mut self) {
         if self.pending.is_empty() {
             return;

@@ -58,7 +58,7 @@ impl Status {
     }
 }
 
-/// What a controller allows now.
+/// A controller's present state and limits.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
@@ -203,8 +203,8 @@ pub extern "C" fn verus_describe(status: i32) -> *const c_char {
         Status::TooManyInFlight,
         Status::Panicked,
     ];
-    let known = ALL.into_iter().find(|known| *known as i32 == status);
-    known.map_or(c"no such status", Status::describe).as_ptr()
+    let named = ALL.into_iter().find(|named| *named as i32 == status);
+    named.map_or(c"no such status", Status::describe).as_ptr()
 }
 
 /// A packet left, of `packet_bytes` from the IP header on. Numbers ascend, and gaps are allowed; a retransmission has a
@@ -273,7 +273,7 @@ pub unsafe extern "C" fn verus_lost(
     with(controller, |host| host.on_lost(now_ns, number))
 }
 
-/// So many more packets were acknowledged with a congestion mark (ECN-CE); `verus_event_end` follows.
+/// `packets` more packets were acknowledged with a congestion mark (ECN-CE); `verus_event_end` follows.
 ///
 /// # Safety
 /// The controller is null or of `verus_new`, and not freed.
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn verus_tick(controller: *mut Controller, now_ns: u64) ->
     with(controller, |host| host.on_tick(now_ns))
 }
 
-/// A packet is neither acknowledged nor lost: its keys were discarded (RFC 9002 §6.4). It leaves the flight.
+/// A packet leaves the flight without a fate: its keys were discarded (RFC 9002 §6.4).
 ///
 /// # Safety
 /// The controller is null or of `verus_new`, and not freed.
