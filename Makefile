@@ -49,7 +49,7 @@ rust_of = Cargo.toml Cargo.lock rust-toolchain.toml $(shell find $(addprefix cra
   \( -path '*/src/*' -o -path '*/bpf/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
 EXTENSION_RUST := $(call rust_of,words core verus peers model senders channel measure sim py extension)
 PLAY_RUST := $(call rust_of,words core verus peers model senders channel measure sim play)
-ENDPOINT_RUST := $(call rust_of,words core verus peers model senders channel measure sim clock emu net quinn probe transfer kernel cli)
+ENDPOINT_RUST := $(call rust_of,words core verus peers model senders channel measure sim clock emu net quic quinn probe transfer kernel cli)
 
 # `verus kernel` where there is what it takes (clang, libelf, zlib).
 KERNEL = $(shell scripts/kernel-features 2>/dev/null)
@@ -219,7 +219,7 @@ bench: ## Time the simulator and the transports, each beside a bare program that
 .PHONY: hostile
 hostile: ## Set 1,000 seeds of receivers that lie against every controller: table of bounds
 	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-faults --test faults hostile -- --nocapture
-	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-quinn --lib hostile -- --nocapture
+	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-quic --lib hostile -- --nocapture
 
 # Not part of CI: of the claims, those on built-in channels are measured again by every `make test`.
 .PHONY: figures
