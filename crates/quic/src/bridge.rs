@@ -639,7 +639,7 @@ mod tests {
     use verus_core::Allowance;
     use verus_senders::{Scheme, catalogue};
 
-    use crate::*;
+    use super::*;
 
     /// A call of a controller.
     #[derive(Clone, Debug, PartialEq)]
