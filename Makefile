@@ -49,7 +49,7 @@ rust_of = Cargo.toml Cargo.lock rust-toolchain.toml $(shell find $(addprefix cra
   \( -path '*/src/*' -o -path '*/bpf/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
 EXTENSION_RUST := $(call rust_of,words core verus peers model senders channel measure sim py extension)
 PLAY_RUST := $(call rust_of,words core verus peers model senders channel measure sim play)
-ENDPOINT_RUST := $(call rust_of,words core verus peers model senders channel measure sim clock emu net quinn probe transfer kernel cli)
+ENDPOINT_RUST := $(call rust_of,words core verus peers model senders channel measure sim clock emu net quic quinn probe transfer kernel cli)
 
 # `verus kernel` where there is what it takes (clang, libelf, zlib).
 KERNEL = $(shell scripts/kernel-features 2>/dev/null)
@@ -80,6 +80,12 @@ demo: lab ## Build, then compare controllers on the built-in channels: table, pl
 	@echo '  verus list schemes                      likewise queues, traffic, channels'
 	@echo '  verus help                              every verb, with examples'
 	@echo '  make build                              the rest: play, probe, serve, send, receive and shell (minutes)'
+
+PREFIX ?= /usr/local
+.PHONY: install-capi
+install-capi: ## Build and install the C library below PREFIX (/usr/local), with header and pkg-config file
+	cargo build --release --locked --package verus-capi
+	crates/capi/install "$${CARGO_TARGET_DIR:-target}/release" '$(PREFIX)' '$(VERSION)'
 
 ##@ Check
 # The first tier draws no new numbers and does not mind how busy the machine is; the second has the rest. Both go on after a
@@ -213,7 +219,7 @@ bench: ## Time the simulator and the transports, each beside a bare program that
 .PHONY: hostile
 hostile: ## Set 1,000 seeds of receivers that lie against every controller: table of bounds
 	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-faults --test faults hostile -- --nocapture
-	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-quinn --lib hostile -- --nocapture
+	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-quic --lib hostile -- --nocapture
 
 # Not part of CI: of the claims, those on built-in channels are measured again by every `make test`.
 .PHONY: figures
@@ -237,6 +243,12 @@ check-results: build ## Run the published suites again, and write the tables of 
 .PHONY: kernel-queues
 kernel-queues: build ## Run Linux's queues beside ours, and write docs/kernel-queues.md (takes a guest kernel with DualPI2: verus virtual build)
 	$(BIN)/python scripts/figures.py --only kernel-queues.txt
+
+# The example in C, and any calls in any order, with the library and the example instrumented.
+.PHONY: capi-sanitized
+capi-sanitized: ## Run the C interface's tests under AddressSanitizer (needs nightly Rust)
+	RUSTFLAGS=-Zsanitizer=address VERUS_CFLAGS=-fsanitize=address,undefined cargo +nightly test --locked \
+	  --target $(MACHINE)-unknown-linux-gnu --package verus-capi --test capi -- calls program
 
 .PHONY: fuzz
 fuzz: .tools/bin/cargo-fuzz fuzz/Cargo.lock ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust

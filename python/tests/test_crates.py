@@ -32,4 +32,6 @@ def test_the_map_has_a_crate_and_what_it_depends_on(crate: str) -> None:
 def test_what_is_used_needs_nothing_that_is_for_tests_and_an_operator_needs_little() -> None:
     assert not {crate for crate in CRATES if "faults" in dependencies_of(crate)}
     assert dependencies_of("words") == set()
-    assert dependencies_of("quinn") <= {"core", "protocol", "measure"}
+    for stack in ("quinn", "noq"):
+        assert dependencies_of(stack) <= {"core", "protocol", "quic"}
+    assert dependencies_of("quic") <= {"core", "measure"}

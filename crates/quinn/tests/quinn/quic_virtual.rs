@@ -223,7 +223,8 @@ impl Quic {
 
     /// The controller of a connection's present path.
     pub fn view(connection: &Connection) -> View {
-        View::of(connection.congestion_state().clone_box()).expect("every connection has Verus")
+        verus_quinn::view_of(connection.congestion_state().clone_box())
+            .expect("every connection has Verus")
     }
 
     /// The driver of a connection's present controller takes up its work.

@@ -31,7 +31,7 @@ pub struct Counters {
     pub ticks: u64,
 }
 
-/// A call of a controller, and its answer. Times count from [`View::origin`](super::View::origin).
+/// A call of a controller, and its answer. Times count from [`View::origin`](crate::View::origin).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     /// A batch left.
@@ -82,13 +82,13 @@ pub enum Event {
 
 /// A bounded log of events.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(crate) struct Log {
     events: Vec<Event>,
     capacity: usize,
 }
 
 impl Log {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Log {
             events: Vec::with_capacity(capacity.min(1 << 16)),
             capacity,
@@ -96,18 +96,18 @@ impl Log {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, event: Event) {
+    pub(crate) fn push(&mut self, event: Event) {
         if self.events.len() < self.capacity {
             self.events.push(event);
         }
     }
 
     #[cfg(test)]
-    pub(super) fn last(&self) -> Option<Event> {
+    pub(crate) fn last(&self) -> Option<Event> {
         self.events.last().copied()
     }
 
-    pub(super) fn take(&mut self) -> Vec<Event> {
+    pub(crate) fn take(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use quinn_proto::congestion;
 use verus_core::{Bytes, Duration, Phase, ProfileSnapshot};
 #[cfg(feature = "qlog")]
 use verus_measure::qlog::{Qlog, Written};
 
-use super::adapter::{Adapter, Shared};
-use super::events::{Counters, Event, Log};
+use crate::events::{Counters, Event, Log};
+use crate::path::PathController;
 
 /// A controller at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,36 +51,33 @@ impl Driving {
 
 impl Drop for Driving {
     fn drop(&mut self) {
-        self.view.shared.remove_driver();
+        self.view.path.remove_driver();
     }
 }
 
 /// A handle on the controller of a connection: cheap to clone, to keep and to ask.
 ///
 /// It stays valid when the connection ends, and describes one path. After a migration to another
-/// address the connection has a new controller, which [`view`](super::view) returns.
+/// address the connection has a new controller.
 #[derive(Clone, Debug)]
 pub struct View {
-    pub(super) shared: Arc<Shared>,
+    pub(crate) path: Arc<PathController>,
 }
 
 impl View {
-    /// The view of a congestion controller that a [`Factory`](super::Factory) built; `None` for any other.
-    pub fn of(controller: Box<dyn congestion::Controller>) -> Option<View> {
-        let adapter = controller.into_any().downcast::<Adapter>().ok()?;
-        Some(View {
-            shared: adapter.into_shared(),
-        })
+    /// The view of a path's controller.
+    pub fn of(path: Arc<PathController>) -> View {
+        View { path }
     }
 
     /// The instant from which this controller's times count.
     pub fn origin(&self) -> Instant {
-        self.shared.origin()
+        self.path.origin()
     }
 
     /// The controller's present state.
     pub fn snapshot(&self) -> Snapshot {
-        self.shared.with(|bridge| {
+        self.path.with(|bridge| {
             let rtt = bridge.rtt();
             Snapshot {
                 window: bridge.controller().window(),
@@ -100,24 +96,24 @@ impl View {
 
     /// The controller's internal quantities by name.
     pub fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        self.shared.with(|bridge| bridge.controller().probe(record));
+        self.path.with(|bridge| bridge.controller().probe(record));
     }
 
     /// The controller's delay profile, if it learns one.
     pub fn profile(&self) -> Option<ProfileSnapshot> {
-        self.shared.with(|bridge| bridge.controller().profile())
+        self.path.with(|bridge| bridge.controller().profile())
     }
 
     /// Keeps a log of at most `capacity` events from now on, or none for 0. A full log omits events
     /// until [`take_log`](Self::take_log) makes room.
     pub fn log(&self, capacity: usize) {
         let log = (capacity > 0).then(|| Log::new(capacity));
-        self.shared.with(|bridge| bridge.set_log(log));
+        self.path.with(|bridge| bridge.set_log(log));
     }
 
     /// Takes the logged events.
     pub fn take_log(&self) -> Vec<Event> {
-        self.shared.with(|bridge| bridge.take_log())
+        self.path.with(|bridge| bridge.take_log())
     }
 
     /// Writes the fate of packets that leave from now on, and the controller's reactions, to a log.
@@ -126,7 +122,7 @@ impl View {
     /// writes none.
     #[cfg(feature = "qlog")]
     pub fn log_to(&self, log: Qlog) {
-        self.shared.with(|bridge| bridge.set_qlog(log));
+        self.path.with(|bridge| bridge.set_qlog(log));
     }
 
     /// Ends that log, if there is one.
@@ -135,33 +131,33 @@ impl View {
     /// The error while it was written.
     #[cfg(feature = "qlog")]
     pub fn end_log(&self) -> std::io::Result<Option<Written>> {
-        let log = self.shared.with(|bridge| bridge.take_qlog());
+        let log = self.path.with(|bridge| bridge.take_qlog());
         log.map(|log| log.finish()).transpose()
     }
 
     /// When [`tick`](Self::tick) is next worth calling; `None` while epochs do not matter. Whatever is sent or
     /// arrives may make it sooner.
     pub fn next_tick(&self, now: Instant) -> Option<Instant> {
-        self.shared.next_tick(now)
+        self.path.next_tick(now)
     }
 
     /// Promises to call [`tick`](Self::tick) whenever [`next_tick`](Self::next_tick) asks for it, for as long as the
     /// answer lives. Without such a promise two packets may be in flight whatever the controller says, since
     /// no event brings it back to a budget that is spent.
     pub fn driving(&self) -> Driving {
-        self.shared.add_driver();
+        self.path.add_driver();
         Driving { view: self.clone() }
     }
 
     /// Closes the epochs that have ended by `now`. Says whether the connection may send more than before,
-    /// and should be woken. [`drive`](super::drive) does this for connections of quinn; the owner of a
-    /// sans-IO connection can do it.
+    /// and should be woken. A [`Driver`](crate::Driver) does this; the owner of a sans-IO connection can
+    /// do it.
     pub fn tick(&self, now: Instant) -> bool {
-        self.shared.tick(now)
+        self.path.tick(now)
     }
 
     /// Whether both look at the same controller.
     pub fn is_same(&self, other: &View) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&self.path, &other.path)
     }
 }

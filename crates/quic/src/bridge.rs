@@ -24,13 +24,13 @@
 use verus_core::rtt::RttEstimate;
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Time, Timeout};
 
-use super::events::{Counters, Event, Log};
-use super::qlog::{Qlog, Trigger};
-use super::ring::{Ring, Smalls};
+use crate::events::{Counters, Event, Log};
+use crate::qlog::{Qlog, Trigger};
+use crate::ring::{Ring, Smalls};
 
 /// A packet no larger may be a bare acknowledgement: those of quinn have about 50 bytes, and 30 more
 /// where ten packets are missing.
-pub(super) const SMALL: u64 = 100;
+pub(crate) const SMALL: u64 = 100;
 /// Before the first acknowledgement at least this many packets may be in flight (RFC 9002 §7.2); otherwise a handshake
 /// would take a round trip for each of its packets.
 const INITIAL_PACKETS: u64 = 10;
@@ -66,7 +66,7 @@ struct Pending {
 
 /// A controller and the records that a QUIC stack does not keep for it.
 #[derive(Debug)]
-pub(super) struct Bridge {
+pub(crate) struct Bridge {
     controller: Box<dyn Controller>,
     ring: Ring,
     smalls: Smalls,
@@ -110,7 +110,7 @@ pub(super) struct Bridge {
 
 impl Bridge {
     /// Hosts a fresh controller, for packets of `packet_size` bytes.
-    pub(super) fn new(mut controller: Box<dyn Controller>, now: Time, packet_size: u16) -> Self {
+    pub(crate) fn new(mut controller: Box<dyn Controller>, now: Time, packet_size: u16) -> Self {
         let packet_size = u64::from(packet_size).max(1);
         controller.on_start(now, Bytes::new(packet_size));
         let mut bridge = Bridge {
@@ -147,7 +147,7 @@ impl Bridge {
     }
 
     /// A batch of `bytes` left, the last packet of which the stack numbers `last_number`.
-    pub(super) fn on_sent(&mut self, now: Time, bytes: u64, last_number: u64) {
+    pub(crate) fn on_sent(&mut self, now: Time, bytes: u64, last_number: u64) {
         self.flush();
         self.tick_if(|due| due <= now, now);
         self.note_event(now);
@@ -239,7 +239,7 @@ impl Bridge {
     /// A packet of `bytes` that left at `sent` is acknowledged; `sent` is `None` where it left before
     /// this controller's time.
     #[inline]
-    pub(super) fn on_ack(&mut self, now: Time, sent: Option<Time>, bytes: u64, app_limited: bool) {
+    pub(crate) fn on_ack(&mut self, now: Time, sent: Option<Time>, bytes: u64, app_limited: bool) {
         if self.pending.at.is_some() {
             self.flush();
         }
@@ -299,7 +299,7 @@ impl Bridge {
     }
 
     /// Ends the report of one acknowledgement; `in_flight` is the stack's present count of bytes.
-    pub(super) fn on_end_acks(&mut self, now: Time, in_flight: u64, app_limited: bool) {
+    pub(crate) fn on_end_acks(&mut self, now: Time, in_flight: u64, app_limited: bool) {
         self.note_event(now);
         self.rescue_after = DORMANT;
         self.has_acks = true;
@@ -313,7 +313,7 @@ impl Bridge {
 
     /// `bytes` of the packets that left up to `sent` are lost; zero means that a congestion mark
     /// has come back.
-    pub(super) fn on_congestion(&mut self, now: Time, sent: Time, persistent: bool, bytes: u64) {
+    pub(crate) fn on_congestion(&mut self, now: Time, sent: Time, persistent: bool, bytes: u64) {
         if self.pending.at.is_some_and(|at| at != now) {
             self.flush();
         }
@@ -395,7 +395,7 @@ impl Bridge {
     }
 
     /// The path takes packets of `size` bytes from now on.
-    pub(super) fn on_packet_size(&mut self, size: u16) {
+    pub(crate) fn on_packet_size(&mut self, size: u16) {
         self.flush();
         let size = u64::from(size).max(1);
         if size > self.packet_size {
@@ -407,7 +407,7 @@ impl Bridge {
     }
 
     /// Reports pending events to the controller.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let Some(now) = self.pending.at.take() else {
             return;
         };
@@ -463,12 +463,12 @@ impl Bridge {
     }
 
     /// Whether there is something to flush.
-    pub(super) fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         self.pending.at.is_some()
     }
 
     /// Time passes. Says whether more may be in flight than before.
-    pub(super) fn tick(&mut self, now: Time) -> bool {
+    pub(crate) fn tick(&mut self, now: Time) -> bool {
         let before = self.limit;
         self.flush();
         if self.tick_if(|due| due <= now, now) || self.controller.next_tick().is_none() {
@@ -508,7 +508,7 @@ impl Bridge {
     }
 
     /// When to call [`tick`](Self::tick), while anything is under way that epochs matter to.
-    pub(super) fn next_tick(&self, now: Time) -> Option<Time> {
+    pub(crate) fn next_tick(&self, now: Time) -> Option<Time> {
         let open = self.limit > self.packet_size;
         let dormant = now.since(self.last_event) > DORMANT;
         match self.controller.next_tick() {
@@ -521,25 +521,25 @@ impl Bridge {
 
     /// The same as seen from the last event.
     #[inline]
-    pub(super) fn next_due(&self) -> Option<Time> {
+    pub(crate) fn next_due(&self) -> Option<Time> {
         self.next_tick(self.last_event)
     }
 
     /// Whether a driver calls [`tick`](Self::tick) from now on.
-    pub(super) fn set_driven(&mut self, driven: bool) {
+    pub(crate) fn set_driven(&mut self, driven: bool) {
         self.driven = driven;
         self.set_limit();
     }
 
     /// The connection is closed: only its CONNECTION_CLOSE still leaves, which a full window would
     /// keep back.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.closed = true;
         self.set_limit();
     }
 
     /// How many bytes may be in flight. A stack sends while one more packet stays below it.
-    pub(super) fn limit(&self) -> u64 {
+    pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
 
@@ -575,54 +575,54 @@ impl Bridge {
     }
 
     /// The controller.
-    pub(super) fn controller(&self) -> &dyn Controller {
+    pub(crate) fn controller(&self) -> &dyn Controller {
         &*self.controller
     }
 
     /// Bytes in flight, according to the stack's reports.
-    pub(super) fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
     /// Bytes acknowledged.
-    pub(super) fn delivered(&self) -> u64 {
+    pub(crate) fn delivered(&self) -> u64 {
         self.delivered
     }
 
     /// The counts so far.
-    pub(super) fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
 
     /// The estimate of the round-trip time, from acknowledged packets.
-    pub(super) fn rtt(&self) -> &RttEstimate {
+    pub(crate) fn rtt(&self) -> &RttEstimate {
         &self.rtt
     }
 
     /// The size of a full packet.
-    pub(super) fn packet_size(&self) -> u64 {
+    pub(crate) fn packet_size(&self) -> u64 {
         self.packet_size
     }
 
     /// Writes later events to a log.
     #[cfg(feature = "qlog")]
-    pub(super) fn set_qlog(&mut self, qlog: Qlog) {
+    pub(crate) fn set_qlog(&mut self, qlog: Qlog) {
         self.qlog = Some((Box::new(qlog), self.next_number));
     }
 
     /// Stops that.
     #[cfg(feature = "qlog")]
-    pub(super) fn take_qlog(&mut self) -> Option<Box<Qlog>> {
+    pub(crate) fn take_qlog(&mut self) -> Option<Box<Qlog>> {
         self.qlog.take().map(|(qlog, _)| qlog)
     }
 
     /// Keeps a log from now on.
-    pub(super) fn set_log(&mut self, log: Option<Log>) {
+    pub(crate) fn set_log(&mut self, log: Option<Log>) {
         self.log = log;
     }
 
     /// The log so far; it goes on.
-    pub(super) fn take_log(&mut self) -> Vec<Event> {
+    pub(crate) fn take_log(&mut self) -> Vec<Event> {
         self.log.as_mut().map(Log::take).unwrap_or_default()
     }
 }

@@ -13,7 +13,7 @@ use verus_core::{Bytes, Departure, Duration, Time};
 
 /// Packets that left at one instant.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     /// When they left.
     pub at: Time,
     /// The number of the first, by the bridge's own count.
@@ -64,14 +64,14 @@ impl Batch {
 
 /// The batches of which something is in flight.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     batches: VecDeque<Batch>,
     /// Where the last search ended.
     hint: usize,
 }
 
 impl Ring {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Ring {
             batches: VecDeque::with_capacity(64),
             hint: 0,
@@ -79,7 +79,7 @@ impl Ring {
     }
 
     /// A batch that leaves with `packets` of `packet_size`, the last one perhaps shorter, `bytes` in all.
-    pub(super) fn batch(
+    pub(crate) fn batch(
         at: Time,
         number: u64,
         packets: u64,
@@ -98,7 +98,7 @@ impl Ring {
     }
 
     /// A batch left. One that leaves at the instant of the last, under the same window, joins it.
-    pub(super) fn push(&mut self, batch: Batch) {
+    pub(crate) fn push(&mut self, batch: Batch) {
         match self.batches.back_mut() {
             Some(back) if back.at == batch.at && back.window == batch.window => {
                 back.packets += batch.packets;
@@ -115,7 +115,7 @@ impl Ring {
 
     /// The packet of `size` bytes that left at `sent` is acknowledged; `None` if none left then.
     #[inline]
-    pub(super) fn acknowledge(&mut self, sent: Time, size: u64) -> Option<Departure> {
+    pub(crate) fn acknowledge(&mut self, sent: Time, size: u64) -> Option<Departure> {
         let at = self.find(sent)?;
         self.hint = at;
         let packet = self.batches[at].settle(size);
@@ -126,7 +126,7 @@ impl Ring {
     }
 
     /// The size of the packets that left at `sent`, except for the last.
-    pub(super) fn packet_size(&self, sent: Time) -> Option<u64> {
+    pub(crate) fn packet_size(&self, sent: Time) -> Option<u64> {
         self.find(sent).map(|at| self.batches[at].packet_size)
     }
 
@@ -162,7 +162,7 @@ impl Ring {
     /// `handshake` differ: many are still open because their keys were discarded, after which
     /// nothing is reported of them. Appends the lost packets to `lost`; returns the bytes that
     /// match no packet here.
-    pub(super) fn lose(
+    pub(crate) fn lose(
         &mut self,
         handshake: Time,
         sent: Time,
@@ -193,7 +193,7 @@ impl Ring {
     }
 
     /// Forgets batches that left before `stale`: their open packets will never be acknowledged.
-    pub(super) fn forget_before(&mut self, stale: Time) {
+    pub(crate) fn forget_before(&mut self, stale: Time) {
         while self.batches.front().is_some_and(|batch| batch.at < stale) {
             self.batches.pop_front();
             self.hint = self.hint.saturating_sub(1);
@@ -202,7 +202,7 @@ impl Ring {
     }
 
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.batches.len()
     }
 }
@@ -210,7 +210,7 @@ impl Ring {
 /// The record of packets too small to be told from bare acknowledgements: spans of time under one
 /// window each.
 #[derive(Debug, Default)]
-pub(super) struct Smalls {
+pub(crate) struct Smalls {
     spans: VecDeque<Span>,
 }
 
@@ -227,7 +227,7 @@ const SPANS: usize = 32;
 
 impl Smalls {
     /// A small packet left.
-    pub(super) fn push(&mut self, at: Time, number: u64, window: Bytes) {
+    pub(crate) fn push(&mut self, at: Time, number: u64, window: Bytes) {
         if let Some(back) = self.spans.back_mut()
             && (back.window == window || at < back.to)
         {
@@ -249,7 +249,7 @@ impl Smalls {
     }
 
     /// The small packet of `size` bytes that left at `sent`, if one can have.
-    pub(super) fn find(&self, sent: Time, size: u64) -> Option<Departure> {
+    pub(crate) fn find(&self, sent: Time, size: u64) -> Option<Departure> {
         let after = self.spans.partition_point(|span| span.from <= sent);
         let span = self.spans.get(after.checked_sub(1)?)?;
         (sent <= span.to).then(|| Departure {
