@@ -17,6 +17,7 @@ import pytest
 from verus.endpoints import guest_kernel
 from verus.endpoints.program import find_endpoint
 from verus.errors import FieldError
+from verus.papers.own import linux
 
 from .conftest import Command
 
@@ -306,3 +307,17 @@ def test_linux_is_judged_by_suites(lab: Command, tmp_path: Path) -> None:
     assert "flows send without pauses" in verdicts["files"]["why"]
     assert {row["scheme"] for row in verdicts.values()} == {"linux:cc=cubic"}
     assert junit.read_text().count("<skipped") == 1
+
+
+def test_our_senders_can_be_put_beside_those_of_linux(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(guest_kernel.VARIABLE, str(kernel))
+    real, ours = linux.runs([linux.Place.of_rate(1)], seed=1, repeat=1, duration_s=10, flows=(1,))
+    results = linux.collect(real, ours, jobs=2, progress=None, settings={})
+    cells = linux.cells(results)
+    assert [(cell.queue, cell.sender) for cell in cells] == [
+        (queue, sender) for queue in ("drop-tail", "RED") for sender in linux.SENDERS
+    ]
+    for cell in cells:
+        assert cell.linux.goodput_mbps == pytest.approx(cell.ours.goodput_mbps, rel=0.2), cell.name
+        assert 0 < cell.linux.qdelay_ms < 151, cell.name
+    assert len(linux.checks(results)) == 2 * len(cells)
