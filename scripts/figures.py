@@ -59,6 +59,8 @@ REPRODUCED = {
     "ablation.csv": ("reproduce ablation", "results/ablation.md"),
     "agreement.csv": ("reproduce agreement --jobs 7 --repeat 3", "agreement.md"),
     "peers.csv": ("reproduce peers --jobs 7", "agreement.md"),
+    "linux.csv": ("reproduce linux --short --jobs 2", "beside-linux.md"),
+    "later-cs244-linux.csv": ("reproduce later-cs244-linux --jobs 2", "beside-linux.md"),
     "arena.csv": ("reproduce arena", "arena.md"),
     "forward.csv": ("reproduce forward --seed 6", "forward.md"),
     "check.csv": (f"check {CHECKED} --suite rfc9743 bbr-draft c4 picoquic rmcat scream laws", "check.md"),
@@ -123,11 +125,14 @@ OF: dict[str, Made] = {
     "losses.txt": Made(["cubic", "newreno", "verus"]),
     "fairness.txt": Made(["cubic", "verus"]),
     "umts.txt": Made(["verus"]),
+    "linux.csv": Made(["bbr1", "cubic", "newreno", "vegas"], ("python/verus/papers/own/linux.py",)),
+    "later-cs244-linux.csv": Made(["cubic"], ("python/verus/papers/later/cs244_linux.py",)),
     "equilibrium.txt": Made(["forward", "verus"], ("python/verus/papers/own/equilibrium.py",)),
 }
 #: Results that read no recordings.
 WITHOUT_RECORDINGS = {
     "equilibrium.txt",
+    "linux.csv",
     "check.csv",
     "laws.txt",
     "arena-cost.txt",
@@ -164,6 +169,7 @@ PRINTED = {
         tuple(f".venv/bin/python scripts/kernel_runs.py {table}" for table in ("page", "cost", "clients")),
         timed=True,  # and as root
     ),
+    "virtual-speed.txt": Printed("virtual.md", (".venv/bin/python scripts/virtual_speed.py --rates 1 12",), timed=True),
     "hostile.txt": Printed("hostile.md", ("make --silent hostile",), timed=True),  # repeats, but takes minutes
 }
 
@@ -516,7 +522,7 @@ TIMED = {
 }
 #: Results that are made only if `--only` names them: they need valgrind, or a guest
 #: kernel (`verus virtual build`).
-ASKED = {"instructions.txt", "kernel-queues.txt"}
+ASKED = {"instructions.txt", "kernel-queues.txt", "linux.csv", "later-cs244-linux.csv", "virtual-speed.txt"}
 
 
 def compared(traces: list[str], schemes: list[str], **options: Any) -> list[dict[str, Any]]:

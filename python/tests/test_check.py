@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from verus import suites
-from verus.lab.scenario import Contestant
+from verus.lab.runner import run_all
+from verus.lab.scenario import Contestant, Run
+from verus.lab.schema import Scenario
 from verus.report.wanted import Wanted
 from verus.suites import bbr_states, judge
 from verus.suites.judge import Verdict
+from verus.suites.junit import to_xml
 from verus.suites.measures import MEASURES
 from verus.suites.seen import NotSeenError, NotTriedError, Seen
 
@@ -164,7 +168,7 @@ def test_two_rows_of_one_name_are_refused(verus: Command, tmp_path: Path) -> Non
     [
         ((), ["SCHEME", "name at least one sender"]),
         (("cubik",), ["SCHEME", "unknown algorithm `cubik`"]),
-        (("linux:cc=cubic",), ["the kernel's"]),
+        (("linux:cc=cubic",), ["the kernel's", "--virtual"]),
         (("cmd:iperf3 -c {host}",), ["is a program"]),
         (("cubic", "--suite", "c5"), ["--suite", "there is no suite `c5`"]),
         (("cubic", "--suite", "none.toml"), ["--suite", "none.toml", "cannot be read"]),
@@ -518,3 +522,104 @@ def test_every_row_that_is_not_as_its_source_has_it_says_so(verus: Command) -> N
     assert "deviation from the source: Without 1 Gbit/s" in said
     for name in ("picoquic/l4s_prague", "bbr-draft/drain-time", "bbr-draft/rate-x10-up"):
         assert "deviation from the source: " in verus("check", "--explain", name).out, name
+
+
+#: Rows for a real sender: one that the emulator can judge, and two that it cannot.
+REAL = """
+name = "real"
+title = "Real"
+about = "What a real sender does."
+source = "me"
+seeds = 1
+
+[scenario]
+trace = "rate:5"
+queue_bdp = 2
+duration_s = 10
+
+[[rows]]
+id = "used"
+about = "It uses the link, and packets wait for at most two round trips."
+kind = "published"
+controllers = ["cubic"]
+flows = [{}]
+checks = [
+  { name = "share", measure = "used", least = 0.8 },
+  { name = "waits", measure = "qdelay_p95", options = { from_s = 1 }, most = 80 },
+]
+
+[[rows]]
+id = "whole"
+about = "100 kB from 1 s on are delivered by 2 s."
+kind = "published"
+controllers = ["cubic"]
+flows = [{ bytes = 100_000, start_s = 1 }, { scheme = "cubic", stop_s = 0.5 }]
+checks = [{ measure = "completion", most = 2 }]
+
+[[rows]]
+id = "state"
+about = "Its window is small."
+kind = "published"
+controllers = ["cubic"]
+flows = [{}]
+checks = [{ measure = "window_by_marks", most = 1 }]
+
+[[rows]]
+id = "files"
+about = "Files take no longer than 2 s."
+kind = "published"
+controllers = ["any"]
+flows = [{ traffic = "files:bytes=50000,gap_s=1" }]
+checks = [{ measure = "median_completion", most = 2 }]
+
+[[rows]]
+id = "moment"
+about = "In PROBE_BW the link is used."
+kind = "published"
+controllers = ["cubic"]
+when = { state = "PROBE_BW" }
+flows = [{}]
+checks = [{ measure = "used", least = 0.5 }]
+"""
+
+
+def test_real_senders_are_judged_by_what_their_bottleneck_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outcomes are those of our Cubic in the simulator, with only what the emulator shows."""
+
+    def refusals(runs: Sequence[Run], *, virtual: bool) -> list[str | None]:
+        assert virtual
+        return ["no pauses" if run.scenario["flows"][0].get("traffic") else None for run in runs]
+
+    def as_ended(runs: Sequence[Run], **options: object) -> Iterator[tuple[int, object]]:
+        assert options["virtual"]
+        assert options["packets"]
+        for index, run in enumerate(runs):
+            assert run.scenario["flows"][0]["scheme"] == "linux:cc=cubic"
+            flows = [{**flow, "scheme": "cubic"} for flow in run.scenario["flows"]]
+            model = replace(run, scenario=cast("Scenario", {**run.scenario, "flows": flows, "records": True}))
+            (outcome,) = run_all([model])
+            for name in ("window_packets", "alpha"):
+                outcome["series"].pop(name, None)
+            yield index, outcome
+
+    monkeypatch.setattr(judge.emulation, "refusals", refusals)
+    monkeypatch.setattr(judge.emulation, "as_ended", as_ended)
+    suite = suites.load(own(tmp_path, REAL))
+    linux = [Contestant.from_scheme(f"linux:cc={name}") for name in ("cubic", "reno")]
+    verdicts = judge.judge([suite], linux[:1], virtual=True)
+    assert {one.row.partition("/")[2]: (one.verdict, one.why) for one in verdicts} == {
+        "used/share": ("passed", ""),
+        "used/waits": ("passed", ""),
+        "whole": ("passed", ""),
+        "state": ("not applicable", "the sender does not show `window_packets`"),
+        "files": ("not applicable", "no pauses"),
+        "moment": ("not applicable", "its times count from a state that only the simulator shows"),
+    }
+    assert [one.gates for one in verdicts] == [True] * 6
+    cases = {case.get("name"): [one.tag for one in case] for case in ET.fromstring(to_xml(verdicts)).iter("testcase")}
+    assert cases["real/files"] == ["skipped"]
+    assert cases["real/used/share"] == []
+    others = judge.judge([suite], linux[1:], virtual=True)
+    assert [one.row for one in others if one.concerns] == ["real/files"]

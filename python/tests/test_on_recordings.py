@@ -26,8 +26,8 @@ LENGTHS = {
     "model-fig11": ("model.on_off_users", 300.0),
     "model-fig12": ("model.on_off_users", 300.0),
 }
-#: Our own studies with recordings; `calibration` and `equilibrium` have none.
-OWN = {"arena", "ablation", "forward", "agreement", "peers"}
+#: Our own studies with recordings, and what takes a guest kernel; `calibration` and `equilibrium` have none.
+OWN = {"arena", "ablation", "forward", "agreement", "peers", "linux", "later-cs244-linux"}
 
 
 def with_recordings() -> list[str]:

@@ -17,6 +17,7 @@ import pytest
 from verus.endpoints import guest_kernel
 from verus.endpoints.program import find_endpoint
 from verus.errors import FieldError
+from verus.papers.own import linux
 
 from .conftest import Command
 
@@ -237,3 +238,86 @@ def test_status_says_what_the_kernel_can_do(lab: Command) -> None:
     assert status["runs"]
     ran = lab("virtual", "status")
     assert "yes" in ran.out
+
+
+#: Rows that hold for Linux's Cubic, and one for which the emulator has no flow.
+SUITE = """
+name = "mine"
+title = "Mine"
+about = "What Linux does."
+source = "me"
+seeds = 1
+
+[scenario]
+trace = "rate:5"
+queue_bdp = 2
+duration_s = 8
+
+[[rows]]
+id = "whole"
+about = "Of two flows, the second begins at 1 s and sends 400 kB: delivered by 4 s."
+kind = "published"
+controllers = ["cubic"]
+flows = [{}, { start_s = 1, bytes = 400_000 }]
+checks = [{ measure = "completion", options = { flow = 1 }, most = 4 }]
+
+[[rows]]
+id = "stops"
+about = "A flow that stops at 2 s leaves the link to the other, and few packets are lost."
+kind = "published"
+controllers = ["cubic"]
+flows = [{}, { scheme = "cubic", stop_s = 2 }]
+checks = [
+  { name = "gone", measure = "throughput", options = { flow = 1, from_s = 3 }, most = 0 },
+  { name = "alone", measure = "throughput", options = { from_s = 4 }, least = 4 },
+  { name = "loss", measure = "loss", most = 0.1 },
+  { name = "rate", measure = "packets_per_second", options = { from_s = 4 }, near = 416, within = 0.1 },
+  { name = "waits", measure = "qdelay_p95", options = { from_s = 4 }, most = 85 },
+]
+
+[[rows]]
+id = "late"
+about = "A flow that begins at 1.5 s sends nothing before."
+kind = "published"
+controllers = ["cubic"]
+flows = [{ start_s = 1.5 }]
+checks = [
+  { name = "before", measure = "packets_per_second", options = { to_s = 1.5 }, most = 0 },
+  { name = "after", measure = "throughput", options = { from_s = 3 }, least = 4.5 },
+]
+
+[[rows]]
+id = "files"
+about = "Files of 50 kB take no longer than 2 s."
+kind = "published"
+controllers = ["cubic"]
+flows = [{ traffic = "files:bytes=50000,gap_s=1" }]
+checks = [{ measure = "median_completion", most = 2 }]
+"""
+
+
+def test_linux_is_judged_by_suites(lab: Command, tmp_path: Path) -> None:
+    path, junit = tmp_path / "mine.toml", tmp_path / "junit.xml"
+    path.write_text(SUITE)
+    ran = lab("check", "linux:cc=cubic", "--virtual", "--suite", path, "--json", "--junit", junit)
+    verdicts = {row["row"].partition("/")[2]: row for row in map(json.loads, ran.out.splitlines())}
+    assert ran.code == 0, (ran.err, verdicts)
+    assert {row["verdict"] for name, row in verdicts.items() if name != "files"} == {"passed"}
+    assert verdicts["files"]["verdict"] == "not applicable"
+    assert "flows send without pauses" in verdicts["files"]["why"]
+    assert {row["scheme"] for row in verdicts.values()} == {"linux:cc=cubic"}
+    assert junit.read_text().count("<skipped") == 1
+
+
+def test_our_senders_can_be_put_beside_those_of_linux(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(guest_kernel.VARIABLE, str(kernel))
+    real, ours = linux.runs([linux.Place.of_rate(1)], seed=1, repeat=1, duration_s=10, flows=(1,))
+    results = linux.collect(real, ours, jobs=2, progress=None, settings={})
+    cells = linux.cells(results)
+    assert [(cell.queue, cell.sender) for cell in cells] == [
+        (queue, sender) for queue in ("drop-tail", "RED") for sender in linux.SENDERS
+    ]
+    for cell in cells:
+        assert cell.linux.goodput_mbps == pytest.approx(cell.ours.goodput_mbps, rel=0.2), cell.name
+        assert 0 < cell.linux.qdelay_ms < 151, cell.name
+    assert len(linux.checks(results)) == 2 * len(cells)

@@ -33,7 +33,7 @@ use verus_measure::{EndMetrics, rate_series};
 use verus_senders::{External, Program, Scheme};
 use verus_sim::{ChannelInfo, Paths, Scenario};
 
-use self::flow::{Flow, Logs, Outcome};
+use self::flow::{Flow, Logs, Outcome, Received};
 use self::stage::Stage;
 use crate::failure::Failure;
 use crate::guest;
@@ -58,7 +58,7 @@ enum Kind {
 /// For `verus compare --emulate`: reads a run from standard input and prints its results, as JSON.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Read several runs, and say only whether each can be had in real time.
+    /// Read several runs, and print only a list: for each, why it cannot be had in real time, or null.
     #[arg(long)]
     check: bool,
     /// Run on virtual time, in a separate guest.
@@ -81,6 +81,9 @@ struct Job {
     transport: Transport,
     #[serde(default)]
     qlog: Option<Logs>,
+    /// Whether the results have the fate of each packet at the bottleneck.
+    #[serde(default)]
+    packets: bool,
 }
 
 /// The transport of our own controllers.
@@ -100,10 +103,12 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let not_a_run = |error| Failure::usage(format_args!("not a run: {error}"));
     let kernel = args.on_virtual_time.then(guest::Kernel::find).transpose()?;
     if args.check {
+        let mut refusals = Vec::new();
         for job in serde_json::Deserializer::from_str(&text).into_iter::<Job>() {
-            job.map_err(not_a_run)?.parts(kernel.as_ref())?;
+            let parts = job.map_err(not_a_run)?.parts(kernel.as_ref());
+            refusals.push(parts.err().map(Failure::into_message));
         }
-        return Ok(());
+        return ui.json(&refusals);
     }
     let job: Job = serde_json::from_str(&text).map_err(not_a_run)?;
     let (mut flows, paths) = job.parts(kernel.as_ref())?;
@@ -123,7 +128,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     // Before rights are given up. Loaded programs are removed with this process, however it ends.
     let loaded = hold(&mut flows)?;
     privilege::acquire(None)?;
-    let outcome = emulate(&job.scenario, paths, &flows, job.qlog.as_ref())?;
+    let outcome = emulate(&job, paths, &flows)?;
     drop(loaded);
     ui.json(&outcome)
 }
@@ -179,16 +184,20 @@ impl Job {
         }
         let mut kinds = Vec::new();
         for flow in &scenario.flows {
-            let whole = flow.start_s == 0.0
-                && flow.stop_s.is_none()
-                && flow.delay_ms.is_none()
-                && flow.crosses.is_none()
-                && flow.bytes.is_none()
-                && flow.traffic.is_none();
-            if !whole {
-                return refuse("all flows last for the whole run and have the same path");
+            if flow.delay_ms.is_some() || flow.crosses.is_some() {
+                return refuse("all flows have the same path");
             }
-            kinds.push(self.kind(&flow.scheme, kernel)?);
+            if flow.traffic.is_some() {
+                return refuse("flows send without pauses");
+            }
+            let kind = self.kind(&flow.scheme, kernel)?;
+            let whole = flow.start_s == 0.0 && flow.stop_s.is_none() && flow.bytes.is_none();
+            if !whole && !matches!(kind, Kind::Udp(_) | Kind::Tcp(_)) {
+                return refuse(
+                    "flows in QUIC, of loaded controllers and of programs last for the whole run",
+                );
+            }
+            kinds.push(kind);
         }
         let ours = kinds
             .iter()
@@ -251,12 +260,8 @@ fn congestion_controls() -> Vec<String> {
     list.split_whitespace().map(str::to_owned).collect()
 }
 
-fn emulate(
-    scenario: &Scenario,
-    paths: Paths,
-    kinds: &[Kind],
-    logs: Option<&Logs>,
-) -> Result<Value, Failure> {
+fn emulate(job: &Job, paths: Paths, kinds: &[Kind]) -> Result<Value, Failure> {
+    let scenario = &job.scenario;
     let cannot = |error: io::Error| privilege::explain("an emulated link", &error);
     let failed = |error: io::Error| Failure::run(format_args!("the emulated link: {error}"));
     let namespaces = [
@@ -278,23 +283,27 @@ fn emulate(
     let devices = [device(0, SENDERS)?, device(1, RECEIVERS)?];
     let directions = [paths.there.clone(), paths.back.clone()];
     let emulator = Emulator::new(devices, &directions, scenario.seed).map_err(failed)?;
-    let stage = Stage::new(scenario, &paths).map_err(failed)?;
+    let stage = Stage::new(scenario, &paths, job.packets).map_err(failed)?;
     let duration = Duration::from_secs_f64(scenario.duration_s);
     let (emulator, watch, outcomes) = thread::scope(|scope| {
         let emulation = stage.emulate(scope, emulator, duration);
         let flows: Vec<_> = kinds
             .iter()
             .enumerate()
-            .map(|(index, kind)| {
+            .zip(&scenario.flows)
+            .map(|((index, kind), settings)| {
                 let flow = Flow {
                     index,
                     seed: scenario.seed.wrapping_add(index as u64),
                     packet_bytes: scenario.packet_bytes as u16,
                     duration,
+                    start: Duration::from_secs_f64(settings.start_s),
+                    stop: settings.stop_s.map(Duration::from_secs_f64),
+                    bytes: settings.bytes,
                     receiver: (RECEIVERS, 6000 + index as u16).into(),
                     namespaces: &namespaces,
                     stage: &stage,
-                    logs,
+                    logs: job.qlog.as_ref(),
                     run_seed: scenario.seed,
                 };
                 scope.spawn(move || run_flow(flow, kind))
@@ -345,10 +354,16 @@ fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
         let receiver = scope.spawn(|| {
             flow.namespaces[1].enter()?;
             let received = match kind {
-                Kind::Udp(_) => udp::receive(&flow).map(Some),
-                Kind::Quic(_) => quic::receive(&flow).map(Some),
-                Kind::Tcp(_) | Kind::Loaded(_) => tcp::receive(&flow).map(Some),
-                Kind::Program(program) => program::receive(&flow, program),
+                Kind::Udp(_) => udp::receive(&flow),
+                Kind::Quic(_) => quic::receive(&flow).map(|bytes| Received {
+                    bytes: Some(bytes),
+                    completion: None,
+                }),
+                Kind::Tcp(_) | Kind::Loaded(_) => tcp::receive(&flow),
+                Kind::Program(program) => program::receive(&flow, program).map(|bytes| Received {
+                    bytes,
+                    completion: None,
+                }),
             };
             if received.is_err() {
                 flow.stage.end();
@@ -372,9 +387,10 @@ fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
         let received = receiver
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let delivered_bytes = received?;
+        let received = received?;
         Ok(Outcome {
-            delivered_bytes,
+            delivered_bytes: received.bytes,
+            completion: received.completion,
             ..sent?
         })
     });
@@ -399,7 +415,18 @@ fn results(
             .capacity(verus_emu::emulator::Way::Forth, from, to)
             .unwrap_or(Bytes::ZERO)
     };
-    let measured = watch.meter.finish(end, capacity);
+    let stage::Watch {
+        mut meter, packets, ..
+    } = watch;
+    for (index, (outcome, flow)) in outcomes.iter().zip(&scenario.flows).enumerate() {
+        if flow.bytes.is_some() {
+            meter.expect_pieces(index);
+        }
+        if let Some(took) = outcome.completion {
+            meter.on_completion(index, took);
+        }
+    }
+    let measured = meter.finish(end, capacity);
     let mut metrics = serde_json::to_value(&measured).expect("plain columns");
     let ends: Vec<EndMetrics> = outcomes
         .iter()
@@ -448,6 +475,7 @@ fn results(
         "bin_ms": scenario.bin_ms,
         "capacity_mbps": capacity_mbps,
         "series": series,
+        "packets": packets,
         "flows": outcomes.iter().map(|outcome| json!({
             "transport": outcome.transport,
             "window_bytes": outcome.window_bytes,

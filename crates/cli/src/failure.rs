@@ -93,6 +93,11 @@ impl Failure {
         }
     }
 
+    /// The message alone, if there is one.
+    pub fn into_message(self) -> String {
+        self.message.unwrap_or_default()
+    }
+
     /// Prints the message on standard error and yields the exit code.
     pub fn report(self) -> ExitCode {
         if let Some(message) = self.message {

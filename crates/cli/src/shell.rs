@@ -506,7 +506,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
                 let mut last = Ok(());
                 let [forth, back] = &mut watch.directions;
                 while !stop.load(Ordering::Relaxed) && last.is_ok() {
-                    last = emulator.turn(None, wake.as_fd(), forth, back);
+                    last = emulator.turn(None, wake.as_fd(), forth, back).map(drop);
                 }
                 if last.is_err() {
                     broken.store(true, Ordering::Relaxed);

@@ -78,7 +78,7 @@ impl Alarm {
     #[cfg(target_os = "linux")]
     fn arm(&mut self, clock: &Clock, at: Option<Time>) -> io::Result<Option<Timespec>> {
         // One that goes off too early costs less than setting it again for each acknowledgement.
-        let early = |armed: Time| armed > clock.now() && at.is_none_or(|at| armed <= at);
+        let early = |armed: Time| at.is_none_or(|at| armed <= at) && armed > clock.now();
         if self.armed.is_some_and(early) {
             return Ok(None);
         }

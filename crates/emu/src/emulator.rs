@@ -42,6 +42,9 @@ pub struct Timing {
 #[derive(Debug)]
 pub struct Emulator {
     clock: Clock,
+    /// When the clock was last read. It is read where time may have passed: in a guest kernel, reading it is a system
+    /// call.
+    now: Time,
     alarm: Alarm,
     ends: [End; 2],
     began: Option<Time>,
@@ -58,6 +61,8 @@ pub struct Emulator {
 struct End {
     device: Device,
     direction: Direction<Packet>,
+    /// Whether the device may hold packets.
+    readable: bool,
     /// When the device was last checked for packets.
     unwatched: Time,
 }
@@ -70,14 +75,17 @@ impl Emulator {
     /// If the system grants no timer.
     pub fn new(devices: [Device; 2], paths: &[PathConfig; 2], seed: u64) -> io::Result<Self> {
         let clock = Clock::new();
+        let now = clock.now();
         let [first, second] = devices;
         let end = |device, path, way| End {
             device,
             direction: Direction::new(path, seed, way),
-            unwatched: clock.now(),
+            readable: true,
+            unwatched: now,
         };
         Ok(Emulator {
             clock,
+            now,
             alarm: Alarm::new()?,
             ends: [
                 end(first, &paths[0], Way::Forth),
@@ -95,7 +103,7 @@ impl Emulator {
 
     /// Starts the links, at the beginning of their channels.
     pub fn begin(&mut self) {
-        let now = self.clock.now();
+        let now = self.look();
         self.began = Some(now);
         for end in &mut self.ends {
             end.direction.begin(now);
@@ -108,9 +116,15 @@ impl Emulator {
         self.awaited = Some((way, least_bytes));
     }
 
-    /// Time since [`Emulator::begin`]; `None` before.
+    /// Time from [`Emulator::begin`] to the last [`Emulator::turn`]; `None` before.
     pub fn elapsed(&self) -> Option<Duration> {
-        Some(self.clock.now().since(self.began?))
+        Some(self.now.since(self.began?))
+    }
+
+    /// Reads the clock.
+    fn look(&mut self) -> Time {
+        self.now = self.clock.now();
+        self.now
     }
 
     /// Bytes that the link on the way `way` could have carried in [`from`, `to`), counted from
@@ -130,8 +144,8 @@ impl Emulator {
     }
 
     /// Does everything that is due now, then sleeps until more is due, until `until` has passed since
-    /// [`Emulator::begin`], or until `wake` is readable. The watch of each way hears its events, with times since
-    /// [`Emulator::begin`].
+    /// [`Emulator::begin`], or until `wake` is readable, and returns whether `wake` is. The watch of each way hears its
+    /// events, with times since [`Emulator::begin`].
     ///
     /// # Errors
     /// If a device is gone or the system fails.
@@ -141,13 +155,13 @@ impl Emulator {
         wake: BorrowedFd<'_>,
         forth: &mut impl Watch<Packet>,
         back: &mut impl Watch<Packet>,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         self.deliver(Way::Forth, forth)?;
         let more_forth = self.read(Way::Forth, forth)?;
         self.deliver(Way::Back, back)?;
         let more_back = self.read(Way::Back, back)?;
         if more_forth || more_back {
-            return Ok(());
+            return Ok(false);
         }
         let [forth, back] = &self.ends;
         let next = [
@@ -156,10 +170,14 @@ impl Emulator {
             until.zip(self.began).map(|(until, began)| began + until),
         ];
         let next = next.into_iter().flatten().min();
-        if next.is_some_and(|at| at <= self.clock.now()) {
-            return Ok(());
+        if next.is_some_and(|at| at <= self.now) {
+            self.look();
+            for end in &mut self.ends {
+                end.readable = true;
+            }
+            return Ok(false);
         }
-        self.alarm.wait(
+        let [forth_ready, back_ready, awake] = self.alarm.wait(
             &self.clock,
             next,
             [
@@ -169,16 +187,17 @@ impl Emulator {
             ],
         )?;
         self.wakeups += 1;
-        let now = self.clock.now();
-        for end in &mut self.ends {
+        let now = self.look();
+        for (end, ready) in self.ends.iter_mut().zip([forth_ready, back_ready]) {
+            end.readable = !ready.is_empty();
             end.unwatched = now;
         }
-        Ok(())
+        Ok(!awake.is_empty())
     }
 
     /// Writes packets that have arrived at the far end to its device.
     fn deliver(&mut self, way: Way, watch: &mut impl Watch<Packet>) -> io::Result<()> {
-        let now = self.clock.now();
+        let now = self.now;
         let [first, second] = &mut self.ends;
         let (near, far) = match way {
             Way::Forth => (first, second),
@@ -191,7 +210,8 @@ impl Emulator {
         near.direction.advance(now, &mut watch);
         while let Some((due, mut packet)) = near.direction.deliver(now, &mut watch) {
             far.device.write(&mut packet)?;
-            let late = self.clock.now().since(due);
+            self.now = self.clock.now();
+            let late = self.now.since(due);
             self.lateness.saturating_record(late.as_micros());
             near.device.recycle(packet);
         }
@@ -203,6 +223,9 @@ impl Emulator {
 
     /// Reads what the device holds; returns whether there may be more.
     fn read(&mut self, way: Way, watch: &mut impl Watch<Packet>) -> io::Result<bool> {
+        if !self.ends[way as usize].readable {
+            return Ok(false);
+        }
         if let Some((awaited, least_bytes)) = self.awaited
             && awaited == way
         {
@@ -211,6 +234,7 @@ impl Emulator {
         let End {
             device,
             direction,
+            readable,
             unwatched,
         } = &mut self.ends[way as usize];
         let mut watch = Kept {
@@ -232,11 +256,16 @@ impl Emulator {
                 let size = Bytes::new(packet.size as u64);
                 direction.arrive(now, size, packet, &mut watch);
             })?;
+            if let Some(now) = stamped {
+                self.now = now;
+            }
             if !more {
-                *unwatched = self.clock.now();
+                self.now = self.clock.now();
+                *unwatched = self.now;
                 break;
             }
         }
+        *readable = more;
         for packet in self.refused.drain(..) {
             device.recycle(packet);
         }
@@ -259,7 +288,7 @@ impl Emulator {
                 self.awaited = None;
                 self.begin();
             }
-            let now = self.clock.now();
+            let now = self.look();
             let size = Bytes::new(packet.size as u64);
             let mut watch = Kept {
                 watch,
@@ -269,6 +298,7 @@ impl Emulator {
             direction.catch_up(now, &mut watch);
             direction.arrive(now, size, packet, &mut watch);
         }
+        self.ends[way as usize].readable = more;
         Ok(more)
     }
 }

@@ -75,7 +75,7 @@ def reproduce(
         Modes of Verus such as `paper,prototype`, or settings of it such as `without=drains`, in which every claim is
         measured, too; each takes another run of every flow of Verus.
     short
-        Fewer and shorter runs; only `arena` has this form.
+        Fewer and shorter runs; only `arena`, `forward` and `linux` have this form.
     schemes
         Senders to run beside the others, such as a class of your own, `FILE.py:CLASS`; only `arena` takes some.
     out

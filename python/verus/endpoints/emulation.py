@@ -29,13 +29,15 @@ from verus.lab.scenario import Run
 _OURS = {"quic": "quic"}
 
 
-def run_all(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None) -> list[Outcome]:
+def run_all(
+    runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None, virtual: bool = False
+) -> list[Outcome]:
     """As `as_ended`, if all runs must succeed; outcomes are in the order of `runs`.
 
     Raises:
         RunError: One of them failed.
     """
-    ended = dict(as_ended(runs, jobs=jobs, progress=progress))
+    ended = dict(as_ended(runs, jobs=jobs, progress=progress, virtual=virtual))
     return all_of(runs, [ended[index] for index in range(len(runs))])
 
 
@@ -71,6 +73,7 @@ def as_ended(
     progress: Progress | None = None,
     logs: Logs | None = None,
     virtual: bool = False,
+    packets: bool = False,
 ) -> Generator[tuple[int, Ended]]:
     """Runs everything behind an emulated link; yields each one's index and outcome as soon as it ends.
 
@@ -82,15 +85,17 @@ def as_ended(
         progress: Called from time to time.
         logs: The folder for logs of our flows, or None.
         virtual: Whether to run on virtual time, each in a guest kernel of its own.
+        packets: Whether outcomes have the fate of each packet at the bottleneck (`records`).
 
     Raises:
         FieldError: The program or the guest kernel is not installed.
         ValueError: A run is refused, or needs privileges that this process lacks.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
-    command = [_binary(), "emulate", *(["--virtual"] if virtual else [])]
-    _check(command, runs)
-    crew = _Crew(command, _virtual() if virtual else "emulated")
+    for refusal in refusals(runs, virtual=virtual):
+        if refusal is not None:
+            raise ValueError(refusal)
+    crew = _Crew(_command(virtual=virtual), _virtual() if virtual else "emulated", packets=packets)
     began = time.monotonic()
     expected_s = sum(float(run.scenario["duration_s"]) for run in runs) / jobs
 
@@ -110,12 +115,24 @@ def as_ended(
     return in_threads(len(runs), work, threads=jobs, tell=tell, stop=crew.stop)
 
 
-def _check(command: Sequence[str], runs: Sequence[Run]) -> None:
-    """Refuses runs that real time does not support, before the first begins: each takes its whole duration."""
+def _command(*, virtual: bool) -> list[str]:
+    return [_binary(), "emulate", *(["--virtual"] if virtual else [])]
+
+
+def refusals(runs: Sequence[Run], *, virtual: bool = False) -> list[str | None]:
+    """For each run, why the emulator does not support it, or None, before the first begins.
+
+    Raises:
+        FieldError: The program or the guest kernel is not installed.
+        ValueError: One of them is no run.
+    """
     jobs = dict.fromkeys(json.dumps(_job(run), allow_nan=False) for run in runs)
-    checked = subprocess.run([*command, "--check"], input="\n".join(jobs), capture_output=True, text=True, check=False)
+    command = [*_command(virtual=virtual), "--check"]
+    checked = subprocess.run(command, input="\n".join(jobs), capture_output=True, text=True, check=False)
     if checked.returncode:
         raise ValueError(_problem(checked.stderr, checked.returncode))
+    refused = dict(zip(jobs, json.loads(checked.stdout), strict=True))
+    return [refused[json.dumps(_job(run), allow_nan=False)] for run in runs]
 
 
 def _job(run: Run) -> dict[str, Any]:
@@ -130,15 +147,16 @@ def _problem(errors: str, code: int) -> str:
 class _Crew:
     """The running processes."""
 
-    def __init__(self, command: Sequence[str], engine: str) -> None:
+    def __init__(self, command: Sequence[str], engine: str, *, packets: bool) -> None:
         self._command = command
         self._engine = engine
+        self._packets = packets
         self._lock = threading.Lock()
         self._working: set[subprocess.Popen[str]] = set()
         self._stopped = False
 
     def run(self, run: Run, logs: tuple[Path, str, list[str]] | None) -> Outcome:
-        job_fields = _job(run)
+        job_fields = {**_job(run), "packets": self._packets}
         if logs is not None:
             folder, format_, (channel,) = logs
             job_fields["qlog"] = {"folder": str(folder.absolute()), "format": format_, "channel": channel}
@@ -207,9 +225,14 @@ def _outcome(report: Mapping[str, Any]) -> Outcome:
         "capacity": {"time_s": times, "capacity_mbps": capacity},
         "series": series,
         "profiles": profiles,
-        "records": None,
+        "records": None if report["packets"] is None else _columns(report["packets"]),
         "timing": report["timing"],
     }
+
+
+def _columns(packets: Mapping[str, Sequence[float | None]]) -> dict[str, Any]:
+    """Columns of packets; not-a-number where there is no value."""
+    return {name: np.asarray(values, dtype=float) for name, values in packets.items()}
 
 
 def _padded(values: Sequence[float | None], length: int) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -47,6 +47,7 @@ NAMES = {
     "model-fig12": "Four users that are switched on and off, Verus's and the model's",
     "cs244": "The 2017 reproduction: 24 cells beside both published columns, and the same-queue matrix it left open",
     "later-abc": "ABC's Fig. 2: Verus and six others over two LTE recordings",
+    "later-cs244-linux": "The 2017 reproduction's Cubic: published, simulated, in Linux (by name only; guest kernel)",
     "later-copa": "Copa's figures on Pantheon: the order of schemes on cellular and on wired paths",
     "later-alcc": "ALCC's bound: what half the feedback changes of a controller",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
@@ -55,11 +56,14 @@ NAMES = {
     "ablation": "What each part of Verus's default mode is worth, and how few are enough (by name only; minutes)",
     "forward": "What forward does over recordings, among many flows, in company, and what was wanted (by name only)",
     "agreement": "Emulated against simulated, sender by sender, in real time (by name only; takes root)",
+    "linux": "Our Cubic, NewReno, Vegas and BBR beside Linux's (by name only; takes a guest kernel)",
     "peers": "Kernel senders and the prototype behind our emulator and behind Mahimahi's (by name only; takes root)",
 }
 
-#: Experiments that run by default: they check published results, and need no privileges.
-ALL = tuple(name for name in NAMES if name not in ("arena", "ablation", "forward", "equilibrium", "agreement", "peers"))
+#: Experiments that run only by their names: they check no published result, need privileges, or take a guest kernel.
+_BY_NAME = ("arena", "ablation", "forward", "equilibrium", "agreement", "linux", "later-cs244-linux", "peers")
+#: Experiments that run by default.
+ALL = tuple(name for name in NAMES if name not in _BY_NAME)
 
 
 def find(name: str) -> Experiment:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
+from verus.endpoints import emulation
 from verus.errors import FieldError, near_or_all
 from verus.lab.runner import Ended, Progress, measure_each, run_each
 from verus.lab.scenario import Contestant, Run
+from verus.lab.schema import Scenario
 from verus.report.wanted import Wanted
 from verus.suites import EXCUSES, IGNORED, Check, Row, Suite, When, with_sender
 from verus.suites.bbr_states import FINE_MS, STATES, states
 from verus.suites.measures import ENDS, MEASURES
-from verus.suites.seen import METRICS, RECORDS, NotSeenError, NotTriedError, Seen
+from verus.suites.seen import METRICS, RECORDS, HiddenError, NotSeenError, NotTriedError, Seen
 
 PASSED, MISSED, MEASURED = "passed", "missed", "measured"
 NOT_TRIED, NOT_RUN, NOT_APPLICABLE = "not tried", "cannot be run", "not applicable"
@@ -28,7 +31,7 @@ VERDICTS = {
     MEASURED: "the source asks for no number: the value is shown",
     NOT_TRIED: "what the row is about arose in none of its runs: they say nothing of the sender",
     NOT_RUN: "why, stands beside it",
-    NOT_APPLICABLE: "the source states the row for other senders",
+    NOT_APPLICABLE: "the source states the row for other senders, or real ones cannot be judged by it",
 }
 
 #: Kinds of rows that decide the exit code.
@@ -42,6 +45,9 @@ _PATIENCE = 3.0
 #: Scenarios that are simulated before they are judged and forgotten: a whole suite's time series
 #: and packets do not fit in memory.
 _BATCH = 64
+
+#: Our names of Linux's congestion controls, by which suites name senders.
+_LINUX = {"cubic": "cubic", "reno": "newreno", "vegas": "vegas", "bbr": "bbr1"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +107,11 @@ class Verdict:
         return asdict(self)
 
     @property
+    def left_out(self) -> bool:
+        """Whether it concerns the sender and could not be judged."""
+        return self.verdict == NOT_RUN or (self.verdict == NOT_APPLICABLE and bool(self.concerns))
+
+    @property
     def failed(self) -> bool:
         """Whether it makes the command exit with another code than 0."""
         return self.gates and self.verdict == MISSED
@@ -142,6 +153,7 @@ def judge(
     seeds: int | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    virtual: bool = False,
 ) -> list[Verdict]:
     """Runs every row that concerns a sender, and returns the verdicts.
 
@@ -152,22 +164,24 @@ def judge(
         seeds: Runs of each row at the most; as many as it asks for if None.
         threads: Cores to use; all of them if None.
         progress: Called from time to time.
+        virtual: Whether real senders run on virtual time, each run in a guest kernel of its own.
 
     Raises:
-        As `run_each`.
+        As `run_each`; on virtual time as `emulation.as_ended`.
     """
     places = [
         (row, contestant)
         for suite in suites
         for contestant in contestants
         for row in suite.rows
-        if _concern(row, contestant) is not None and row.cases
+        if _concern(row, contestant) is not None and row.cases and not (virtual and row.when)
     ]
     moments = _moments(places, seed, seeds, threads)
     sought_by = {
         (row.id, sender.text): list(_sought(row, sender, seed, _runs_of(row, seeds), moments)) for row, sender in places
     }
-    values = _simulate([one for sought in sought_by.values() for one in sought], threads, progress)
+    run = _emulate if virtual else _simulate
+    values = run([one for sought in sought_by.values() for one in sought], threads, progress)
     return [
         verdict
         for suite in suites
@@ -184,7 +198,8 @@ def missed(suite: Suite, scheme: str, *, threads: int | None = None) -> frozense
 
 
 def _concern(row: Row, contestant: Contestant) -> str | None:
-    if row.names(contestant.scheme):
+    scheme = _LINUX.get(contestant.params["cc"], "") if contestant.scheme == "linux" else contestant.scheme
+    if row.names(scheme):
         return OWN
     return COMPARED if row.compares else None
 
@@ -301,8 +316,12 @@ def _text(scenario: Mapping[str, Any]) -> str:
     return json.dumps(scenario, allow_nan=False, sort_keys=True)
 
 
+class NotApplicableError(ValueError):
+    """The emulator cannot judge the sender by this row."""
+
+
 #: The value of a check in a scenario, or the reason why there is none.
-_Value = float | str | NotSeenError | NotTriedError | None
+_Value = float | str | NotSeenError | NotTriedError | NotApplicableError | None
 _Values = Mapping[tuple[str, str, str], _Value]
 
 
@@ -312,10 +331,7 @@ def _key(check: Check, text: str) -> tuple[str, str, str]:
 
 def _simulate(sought: Iterable[_Sought], threads: int | None, progress: Progress | None) -> _Values:
     """Runs each scenario once, and keeps only the values that its checks ask for."""
-    checks: dict[str, list[Check]] = {}
-    for one in sought:
-        for text in filter(None, (one.text, one.baseline)):
-            checks.setdefault(text, []).append(one.timed)
+    checks = _checks_of(sought)
     values: dict[tuple[str, str, str], _Value] = {}
     done = 0
     for simulate, is_plain in ((measure_each, True), (run_each, False)):
@@ -331,6 +347,52 @@ def _simulate(sought: Iterable[_Sought], threads: int | None, progress: Progress
                     if key not in values:
                         values[key] = _measured(check, run.scenario, outcome)
     return values
+
+
+def _emulate(sought: Iterable[_Sought], threads: int | None, progress: Progress | None) -> _Values:
+    """As `_simulate`, on virtual time. A scenario that the emulator refuses has no value."""
+    checks = _checks_of(sought)
+    if not checks:
+        return {}
+    runs = {text: _emulated(text) for text in checks}
+    refused = dict(zip(runs, emulation.refusals(list(runs.values()), virtual=True), strict=True))
+    values: dict[tuple[str, str, str], _Value] = {}
+
+    def note(text: str, value: Callable[[Check], _Value]) -> None:
+        values.update((_key(check, text), value(check)) for check in checks[text])
+
+    for text, reason in refused.items():
+        if reason is not None:
+            note(text, lambda _, reason=reason: NotApplicableError(reason))  # type: ignore[misc]
+    texts = [text for text in runs if refused[text] is None]
+    chosen = [runs[text] for text in texts]
+    work = emulation.as_ended(
+        chosen, jobs=threads or len(os.sched_getaffinity(0)), progress=progress, virtual=True, packets=True
+    )
+    for index, outcome in work:
+        text, scenario = texts[index], json.loads(texts[index])
+        note(text, lambda check, scenario=scenario, outcome=outcome: _shown(_measured(check, scenario, outcome)))  # type: ignore[misc]
+    return values
+
+
+def _emulated(text: str) -> Run:
+    """The run of a scenario, as the emulator takes it: it records packets by another option."""
+    run = _run(text)
+    return replace(run, scenario=cast("Scenario", {**run.scenario, "records": False}))
+
+
+def _shown(value: _Value) -> _Value:
+    """The value; not applicable if only the simulator shows it."""
+    return NotApplicableError(str(value)) if isinstance(value, HiddenError) else value
+
+
+def _checks_of(sought: Iterable[_Sought]) -> dict[str, list[Check]]:
+    """The checks of each scenario."""
+    checks: dict[str, list[Check]] = {}
+    for one in sought:
+        for text in filter(None, (one.text, one.baseline)):
+            checks.setdefault(text, []).append(one.timed)
+    return checks
 
 
 def _run(text: str) -> Run:
@@ -372,6 +434,8 @@ def _verdicts(
             judged = _Judged(None, NOT_RUN, f"needs {row.needs}")
         elif row.unit_test:
             judged = _Judged(None, NOT_RUN, f"no scenario shows it: asserted by the unit test {row.unit_test}")
+        elif not sought:
+            judged = _Judged(None, NOT_APPLICABLE, "its times count from a state that only the simulator shows")
         else:
             judged = _judged(check, [one for one in sought if one.check is check], values)
         yield Verdict(
@@ -419,6 +483,8 @@ def _judged(check: Check, runs: Sequence[_Sought], measured: _Values) -> _Judged
     for one in runs:
         value = one.untried if one.text is None else measured[_key(one.timed, one.text)]
         base = 1.0 if one.baseline is None else measured[_key(one.timed, one.baseline)]
+        if isinstance(value, NotApplicableError) or isinstance(base, NotApplicableError):
+            return _Judged(None, NOT_APPLICABLE, str(value if isinstance(value, NotApplicableError) else base))
         if isinstance(value, NotTriedError):
             untried.append(str(value))
         elif isinstance(value, NotSeenError) or isinstance(base, NotSeenError):

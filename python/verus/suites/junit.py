@@ -15,7 +15,7 @@ def to_xml(verdicts: Sequence[Verdict]) -> bytes:
     root = ET.Element("testsuites")
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:
-        if verdict.verdict != NOT_APPLICABLE:
+        if verdict.verdict != NOT_APPLICABLE or verdict.left_out:
             groups.setdefault((verdict.scheme, verdict.suite), []).append(verdict)
     for (scheme, suite), rows in groups.items():
         failed = sum(row.failed for row in rows)

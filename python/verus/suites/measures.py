@@ -8,7 +8,7 @@ import numpy as np
 
 from verus import _verus
 from verus.suites.bbr_states import STATE_MEASURES
-from verus.suites.seen import METRICS, RECORDS, Array, Measure, NotSeenError, NotTriedError, Seen, measured
+from verus.suites.seen import METRICS, RECORDS, Array, HiddenError, Measure, NotSeenError, NotTriedError, Seen, measured
 
 #: Measures of the end of something: a run lasts a multiple of the latest time that a check allows.
 ENDS = ("completion", "session_end")
@@ -195,6 +195,8 @@ def _window_by_marks(seen: Seen) -> float:
 
 @measured(MEASURES, "packets", "packets that the flow sent again", METRICS)
 def _retransmissions(seen: Seen) -> float:
+    if seen.own.get("retransmitted") is None:
+        raise HiddenError("the sender does not show what it sent again")
     return float(seen.own["retransmitted"])
 
 

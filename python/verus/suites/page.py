@@ -20,7 +20,7 @@ from verus.report.grid import Cell, Grid, Line, note, paragraphs
 from verus.report.page import Page, Section, to_html
 from verus.report.printable import rows
 from verus.suites import Suite
-from verus.suites.judge import NOT_RUN, Verdict
+from verus.suites.judge import Verdict
 from verus.suites.show import NOTE, by_row, cell, names, sums, to_csv, to_markdown, told
 
 #: Fields of a suite on the page, beside its rows.
@@ -84,7 +84,7 @@ def _section(suite: Suite, labels: Mapping[str, str], verdicts: Sequence[Verdict
     for row, each in by_row(suite, verdicts).items():
         first = next(iter(each.values()))
         name, kind, asked = names(row, each)
-        reason = first.why if first.verdict == NOT_RUN else ""
+        reason = first.why if first.left_out else ""
         about = Cell(first.about, "text", small=" ".join(filter(None, (first.note, reason))))
         cells = (_cell(each.get(label)) for label in labels)
         body.append([Cell(name, hint=first.source), about, Cell(kind, "text"), asked, *cells])
@@ -132,6 +132,6 @@ _FAR = 5.0
 
 def _cell(verdict: Verdict | None) -> Cell:
     text = cell(verdict)
-    if verdict is None or not (verdict.verdict == NOT_RUN or verdict.failed):
+    if verdict is None or not (verdict.left_out or verdict.failed):
         return Cell(text)
     return Cell(Markup("<b>{}</b>").format(text) if verdict.failed else text, hint=told(verdict))

@@ -22,6 +22,10 @@ class NotSeenError(ValueError):
     """The run lacks the quantity: a state never came, or the controller does not record it."""
 
 
+class HiddenError(NotSeenError):
+    """The run does not show the quantity: its sender, or the place where it was measured, does not tell."""
+
+
 class NotTriedError(ValueError):
     """The row's condition never arose in the run, so that it says nothing about the sender."""
 
@@ -66,14 +70,14 @@ class Seen:
         """A column of the flow's time series, a value a bin."""
         series = self.outcome["series"]
         if name not in series:
-            raise NotSeenError(f"the sender does not show `{name}`")
+            raise HiddenError(f"the sender does not show `{name}`")
         return np.asarray(series[name], dtype=float)[self._of(flow)]
 
     @property
     def phases(self) -> list[str | None]:
         """The flow's phase in each bin."""
         if "phase" not in self.outcome["series"]:
-            raise NotSeenError("the sender does not show its phase")
+            raise HiddenError("the sender does not show its phase")
         phases = self.outcome["series"]["phase"]
         return [phases[index] for index in np.flatnonzero(self._of(None))]
 
@@ -102,6 +106,8 @@ class Seen:
     def packets(self, name: str, at: str = "sent_ms") -> Array:
         """A column of the flow's packets, those with `at` in the interval."""
         records = self.outcome["records"]
+        if name not in records:
+            raise HiddenError(f"the run does not show `{name}` of packets")
         when = np.asarray(records[at], dtype=float) / 1e3
         start, end = self.interval
         chosen = (np.asarray(records["flow"]) == self.flow) & (when >= start) & (when < end)

@@ -40,8 +40,10 @@ def shown(value: float | str | None) -> str:
 
 def cell(verdict: Verdict | None) -> str:
     """A value with its sign."""
-    if verdict is None or verdict.verdict == NOT_APPLICABLE:
+    if verdict is None or (verdict.verdict == NOT_APPLICABLE and not verdict.left_out):
         return ""
+    if verdict.verdict == NOT_APPLICABLE:
+        return "n/a"
     if verdict.verdict in (NOT_RUN, NOT_TRIED):
         return SIGNS[verdict.verdict]
     text = f"{shown(verdict.value)} {SIGNS[verdict.verdict]}".strip()
@@ -65,8 +67,11 @@ def by_row(suite: Suite, verdicts: Sequence[Verdict], *, run: bool = False) -> d
     for verdict in verdicts:
         if verdict.suite == suite.name:
             grouped.setdefault(verdict.row, {})[verdict.label] = verdict
-    left_out = {NOT_APPLICABLE, *([NOT_RUN] if run else [])}
-    return {row: each for row, each in grouped.items() if {one.verdict for one in each.values()} - left_out}
+    return {
+        row: each
+        for row, each in grouped.items()
+        if any(one.verdict not in (NOT_APPLICABLE, NOT_RUN) or (one.left_out and not run) for one in each.values())
+    }
 
 
 def names(row: str, each: Mapping[str, Verdict]) -> list[str]:
@@ -90,7 +95,7 @@ def counted(verdicts: Sequence[Verdict]) -> dict[str, str]:
         "others of its own": passed([one for one in verdicts if one.concerns == OWN and not one.gates]),
         "for comparison": passed([one for one in verdicts if one.concerns == COMPARED]),
         "not tried": str(sum(one.verdict == NOT_TRIED for one in verdicts)),
-        "not run": str(sum(one.verdict == NOT_RUN for one in verdicts)),
+        "not run": str(sum(one.left_out for one in verdicts)),
     }
 
 
@@ -132,7 +137,7 @@ def _not_run(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
     """Each reason once, with the number of rows that it keeps from running."""
     reasons: dict[str, set[str]] = {}
     for verdict in verdicts:
-        if verdict.verdict == NOT_RUN:
+        if verdict.left_out:
             reasons.setdefault(verdict.why, set()).add(verdict.row)
     if not reasons:
         return

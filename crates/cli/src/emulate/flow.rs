@@ -22,8 +22,14 @@ pub struct Flow<'a> {
     pub seed: u64,
     /// Size of a packet (IP).
     pub packet_bytes: u16,
-    /// How long it sends.
+    /// Length of the run.
     pub duration: Duration,
+    /// When it begins to send.
+    pub start: Duration,
+    /// When it stops sending, if that is before the end of the run.
+    pub stop: Option<Duration>,
+    /// How much it sends, if that has an end, bytes.
+    pub bytes: Option<u64>,
     /// The receiver's address.
     pub receiver: SocketAddr,
     /// The namespaces of senders and of receivers.
@@ -47,6 +53,28 @@ pub struct Logs {
 }
 
 impl Flow<'_> {
+    /// Waits until it may send.
+    pub fn await_start(&self) -> io::Result<()> {
+        self.stage.await_play()?;
+        if self.start > Duration::ZERO {
+            self.stage.sleep_until(self.start);
+        }
+        Ok(())
+    }
+
+    /// Whether its sending has ended: the run is over, or its time is.
+    pub fn is_over(&self) -> bool {
+        self.stage.is_over() || self.stop.is_some_and(|stop| self.stage.elapsed() >= stop)
+    }
+
+    /// The time since its start, if all of its data has arrived for the first time now.
+    pub fn completion(&self, received: u64, known: Option<Duration>) -> Option<Duration> {
+        known.or_else(|| {
+            let complete = self.bytes.is_some_and(|bytes| received >= bytes);
+            complete.then(|| self.stage.elapsed().saturating_sub(self.start))
+        })
+    }
+
     /// A log for this flow, if logs are enabled; its sender begins at `now`.
     pub fn log(
         &self,
@@ -72,6 +100,15 @@ impl Flow<'_> {
     }
 }
 
+/// The measurements of a receiver.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Received {
+    /// Bytes new to it; `None` where the receiver is not ours.
+    pub bytes: Option<u64>,
+    /// The time from the flow's start until all of its data had arrived.
+    pub completion: Option<Duration>,
+}
+
 /// The measurements of a flow's ends.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -79,6 +116,8 @@ pub struct Outcome {
     pub transport: &'static str,
     /// Bytes new to the receiver; over UDP with headers, as the simulator counts. `None` where the receiver is not ours.
     pub delivered_bytes: Option<u64>,
+    /// The time from its start until all of its data had arrived, if its data has an end.
+    pub completion: Option<Duration>,
     /// Mean round-trip time, ms.
     pub rtt_mean_ms: Option<f64>,
     /// Its 95th percentile, ms.

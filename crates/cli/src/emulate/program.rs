@@ -96,7 +96,7 @@ fn sink(flow: &Flow<'_>) -> io::Result<u64> {
     clippy::disallowed_methods,
     reason = "how long a program takes to start, in real time"
 )]
-fn now() -> Instant {
+pub fn now() -> Instant {
     Instant::now()
 }
 

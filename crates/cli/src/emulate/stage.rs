@@ -6,15 +6,18 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
-use std::time::Duration as Span;
+use std::time::{Duration as Span, Instant};
 
 use rustls::pki_types::CertificateDer;
+use serde::Serialize;
 use verus_channel::path::{self, Dropped, Why};
 use verus_core::{Bytes, Duration, Time};
 use verus_emu::emulator::{Emulator, Way, in_real_time};
 use verus_emu::packet::Packet;
 use verus_measure::Meter;
 use verus_sim::{Paths, Scenario};
+
+use super::program::now;
 
 /// Limit of the time to connect, and of the time until a first packet of data.
 const PATIENCE: Span = Span::from_secs(20);
@@ -30,6 +33,10 @@ pub struct Stage {
     packet_bytes: usize,
     bin: Duration,
     base_rtt: Duration,
+    /// When the first flow sends.
+    first_start: Duration,
+    /// Whether each packet is recorded.
+    records: bool,
 }
 
 #[derive(Debug, Default)]
@@ -40,8 +47,8 @@ struct Scene {
     certificates: Vec<(usize, CertificateDer<'static>)>,
     /// The mark of each connected sender's packets, and its flow.
     senders: Vec<(Mark, usize)>,
-    /// Data may be sent.
-    playing: bool,
+    /// Since when data may be sent.
+    playing: Option<Instant>,
     /// The link has begun.
     begun: bool,
     over: bool,
@@ -62,17 +69,52 @@ enum Mark {
 pub struct Watch {
     /// The meter.
     pub meter: Meter,
+    /// The packets, if they are recorded.
+    pub packets: Option<Packets>,
     flow_of: Box<[u16]>,
     programs: Vec<(u16, usize)>,
+}
+
+/// The fate of each packet at the bottleneck: those columns of the simulator's records that are visible there.
+#[derive(Debug, Default, Serialize)]
+pub struct Packets {
+    flow: Vec<u32>,
+    size_bytes: Vec<u32>,
+    /// When it reached the bottleneck, ms. For a packet that a queue dropped after accepting it, that is when it was
+    /// dropped.
+    sent_ms: Vec<f64>,
+    /// When it left the queue, ms.
+    departed_ms: Vec<Option<f64>>,
+    /// When it was dropped, ms.
+    dropped_ms: Vec<Option<f64>>,
+}
+
+impl Packets {
+    fn push(
+        &mut self,
+        flow: usize,
+        size: Bytes,
+        sent: Time,
+        departed: Option<Time>,
+        dropped: Option<Time>,
+    ) {
+        let ms = |time: Time| time.as_secs_f64() * 1e3;
+        self.flow.push(flow as u32);
+        self.size_bytes.push(size.get() as u32);
+        self.sent_ms.push(ms(sent));
+        self.departed_ms.push(departed.map(ms));
+        self.dropped_ms.push(dropped.map(ms));
+    }
 }
 
 const NOBODY: u16 = u16::MAX;
 
 impl Stage {
-    /// A stage without programs.
-    pub fn new(scenario: &Scenario, paths: &Paths) -> io::Result<Self> {
+    /// A stage without programs. `records`: whether each packet is recorded.
+    pub fn new(scenario: &Scenario, paths: &Paths, records: bool) -> io::Result<Self> {
         let (ring, wake) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
+        let starts = scenario.flows.iter().map(|flow| flow.start_s);
         Ok(Stage {
             scene: Mutex::default(),
             changed: Condvar::new(),
@@ -81,6 +123,8 @@ impl Stage {
             packet_bytes: scenario.packet_bytes as usize,
             bin: Duration::from_millis_f64(scenario.bin_ms),
             base_rtt: paths.there.base_delay(0) + paths.back.base_delay(0),
+            first_start: Duration::from_secs_f64(starts.reduce(f64::min).unwrap_or(0.0)),
+            records,
         })
     }
 
@@ -132,13 +176,33 @@ impl Stage {
 
     /// Waits until all senders are connected.
     pub fn await_play(&self) -> io::Result<()> {
-        self.wait("connecting", |scene| scene.playing)
+        self.wait("connecting", |scene| scene.playing.is_some())
     }
 
     /// Whether data may be sent.
     pub fn is_playing(&self) -> bool {
         let scene = self.scene();
-        scene.playing || scene.over
+        scene.playing.is_some() || scene.over
+    }
+
+    /// Time since data may be sent; zero before.
+    pub fn elapsed(&self) -> Duration {
+        let playing = self.scene().playing;
+        playing.map_or(Duration::ZERO, |since| {
+            Duration::from_nanos((now() - since).as_nanos() as u64)
+        })
+    }
+
+    /// Sleeps until data may have been sent for `at`, or the run is over.
+    pub fn sleep_until(&self, at: Duration) {
+        let remaining = at.saturating_sub(self.elapsed());
+        if remaining > Duration::ZERO {
+            let span = Span::from_nanos(remaining.as_nanos());
+            let waited = self
+                .changed
+                .wait_timeout_while(self.scene(), span, |scene| !scene.over);
+            drop(waited);
+        }
     }
 
     /// Announces the `certificate` of the receiver of `flow`.
@@ -151,6 +215,12 @@ impl Stage {
         let scene = self.scene();
         let offered = scene.certificates.iter().find(|(other, _)| *other == flow);
         offered.map(|(_, certificate)| certificate.clone())
+    }
+
+    /// Waits until the run is over.
+    pub fn await_end(&self) {
+        let over = self.changed.wait_while(self.scene(), |scene| !scene.over);
+        drop(over);
     }
 
     /// Whether the run is over.
@@ -171,7 +241,7 @@ impl Stage {
         let played = self
             .wait("connecting", |scene| scene.senders.len() == flows)
             .and_then(|()| {
-                self.change(|scene| scene.playing = true);
+                self.change(|scene| scene.playing = Some(now()));
                 self.wait("sending a first packet", |scene| scene.begun)
             });
         if played.is_err() {
@@ -208,23 +278,24 @@ impl Stage {
             .ok_or_else(|| io::Error::other("the stage was used"))?;
         let mut watch = Watch {
             meter: Meter::new(1, &[self.base_rtt], self.bin),
+            packets: self.records.then(Packets::default),
             flow_of: vec![NOBODY; 1 << 16].into(),
             programs: Vec::new(),
         };
         let mut awaiting = false;
         while emulator.elapsed().is_none_or(|elapsed| elapsed < duration) {
-            emulator.turn(Some(duration), wake.as_fd(), &mut watch, &mut ())?;
+            let awake = emulator.turn(Some(duration), wake.as_fd(), &mut watch, &mut ())?;
             if emulator.elapsed().is_some() && awaiting {
                 awaiting = false;
                 self.change(|scene| scene.begun = true);
             }
             let mut rung = [0; 64];
-            while matches!(wake.read(&mut rung), Ok(1..)) {
+            while awake && matches!(wake.read(&mut rung), Ok(1..)) {
                 let scene = self.scene();
                 if scene.over {
                     return Ok(watch);
                 }
-                if scene.playing && !awaiting && emulator.elapsed().is_none() {
+                if scene.playing.is_some() && !awaiting && emulator.elapsed().is_none() {
                     awaiting = true;
                     let flows = scene.senders.len();
                     watch.meter = Meter::new(flows, &vec![self.base_rtt; flows], self.bin);
@@ -237,7 +308,11 @@ impl Stage {
                     // The size of a program's packets is unknown before the first.
                     let programs_only = watch.programs.len() == flows;
                     let least_bytes = if programs_only { 1 } else { self.packet_bytes };
-                    emulator.begin_with(Way::Forth, least_bytes);
+                    if self.first_start > Duration::ZERO {
+                        emulator.begin();
+                    } else {
+                        emulator.begin_with(Way::Forth, least_bytes);
+                    }
                 }
             }
         }
@@ -279,12 +354,18 @@ impl path::Watch<Packet> for Watch {
     fn on_left(&mut self, now: Time, size: Bytes, entered: Time, packet: &Packet) {
         if let Some(flow) = self.flow(packet) {
             self.meter.on_departure(now, flow, size, entered);
+            if let Some(packets) = &mut self.packets {
+                packets.push(flow, size, entered, Some(now), None);
+            }
         }
     }
 
     #[inline]
-    fn on_dropped(&mut self, _: Time, size: Bytes, packet: &Packet, dropped: Dropped) {
+    fn on_dropped(&mut self, now: Time, size: Bytes, packet: &Packet, dropped: Dropped) {
         if let Some(flow) = self.flow(packet) {
+            if let Some(packets) = &mut self.packets {
+                packets.push(flow, size, now, None, Some(now));
+            }
             match dropped.why {
                 Why::Chance => self.meter.on_path_loss(flow, size),
                 Why::Refused | Why::Waited => self.meter.on_drop(flow, size),

@@ -6,21 +6,23 @@ use std::time::Duration as Span;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::flow::{Flow, Outcome};
+use super::flow::{Flow, Outcome, Received};
 
 /// How long a call may wait before the next check for the end of the run.
 const WAIT: Span = Span::from_millis(100);
 const CONNECTING: Span = Span::from_secs(10);
 
 /// Receives until the run is over. Returns the bytes of data, without headers.
-pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
+pub fn receive(flow: &Flow<'_>) -> io::Result<Received> {
     let listener = TcpListener::bind(flow.receiver)?;
     listener.set_nonblocking(true)?;
     flow.stage.listen(flow.index);
     let mut stream = loop {
         match listener.accept() {
             Ok((stream, _)) => break stream,
-            Err(error) if is_waiting(&error) && flow.stage.is_over() => return Ok(0),
+            Err(error) if is_waiting(&error) && flow.stage.is_over() => {
+                return Ok(Received::default());
+            }
             Err(error) if is_waiting(&error) => std::thread::sleep(Span::from_millis(5)),
             Err(error) => return Err(error),
         }
@@ -28,20 +30,26 @@ pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(WAIT))?;
     let mut buffer = vec![0; 1 << 18];
-    let mut received = 0u64;
+    let (mut received, mut completion) = (0u64, None);
     while !flow.stage.is_over() {
         match stream.read(&mut buffer) {
             Ok(0) => break,
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
-            Ok(read) => received += read as u64,
+            Ok(read) => {
+                received += read as u64;
+                completion = flow.completion(received, completion);
+            }
             Err(error) if is_waiting(&error) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(received)
+    Ok(Received {
+        bytes: Some(received),
+        completion,
+    })
 }
 
-/// Sends until the run is over.
+/// Sends until its data, its time or the run is over.
 pub fn send(flow: &Flow<'_>, congestion_control: &str) -> io::Result<Outcome> {
     let socket = Socket::new(
         Domain::for_address(flow.receiver),
@@ -56,14 +64,23 @@ pub fn send(flow: &Flow<'_>, congestion_control: &str) -> io::Result<Outcome> {
     let mut stream: TcpStream = socket.into();
     stream.set_write_timeout(Some(WAIT))?;
     flow.stage.announce(flow.index, stream.local_addr()?.port());
-    flow.stage.await_play()?;
+    flow.await_start()?;
     let block = vec![0; 1 << 16];
-    while !flow.stage.is_over() {
-        match stream.write(&block) {
+    let mut remaining = flow.bytes.unwrap_or(u64::MAX);
+    while remaining > 0 && !flow.is_over() {
+        let next =
+            usize::try_from(remaining).map_or(block.len(), |remaining| remaining.min(block.len()));
+        match stream.write(&block[..next]) {
+            // Data without an end is not counted.
+            Ok(wrote) if flow.bytes.is_some() => remaining -= wrote as u64,
             Ok(_) => {}
             Err(error) if is_waiting(&error) => {}
             Err(error) => return Err(error),
         }
+    }
+    // Closing the connection drops data that has not arrived.
+    if remaining == 0 {
+        flow.stage.await_end();
     }
     Ok(Outcome {
         transport: "tcp",

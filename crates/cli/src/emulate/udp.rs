@@ -11,7 +11,7 @@ use verus_probe::socket::UdpSocket;
 use verus_probe::wire::Request;
 use verus_senders::Scheme;
 
-use super::flow::{Flow, Outcome, ProfilePoint};
+use super::flow::{Flow, Outcome, ProfilePoint, Received};
 
 /// Interval of checks of a sleeping end for the end of the run.
 const LOOK: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(3600);
 
 /// Receives until the run is over; returns the bytes of packets whose data was new.
-pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
+pub fn receive(flow: &Flow<'_>) -> io::Result<Received> {
     let mut driver = Driver::new(UdpSocket::bind(flow.receiver)?)?;
     let mut config = ServerConfig::default();
     config.limits.duration = SILENCE;
@@ -28,7 +28,7 @@ pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
     let now = driver.clock().now();
     let mut server = Server::new(config, Catalogue, entropy()?, now);
     flow.stage.listen(flow.index);
-    let mut distinct = 0;
+    let (mut distinct, mut completion) = (0, None);
     while !flow.stage.is_over() {
         let until = driver.clock().now() + LOOK;
         driver.turn(&mut server, Some(until), None)?;
@@ -38,24 +38,31 @@ pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
             .map(|(flow, _)| flow.distinct())
             .sum::<u64>()
             .max(distinct);
+        completion = flow.completion(distinct, completion);
     }
-    Ok(distinct)
+    Ok(Received {
+        bytes: Some(distinct),
+        completion,
+    })
 }
 
-/// Sends until the run is over.
+/// Sends until its data, its time or the run is over.
 pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
     let socket = UdpSocket::connect(flow.receiver)?;
     flow.stage.announce(flow.index, socket.local_addr()?.port());
-    flow.stage.await_play()?;
+    flow.await_start()?;
     let mut driver = Driver::new(socket)?;
     let request = Request {
         upload_flows: 1,
         download_flows: 0,
         packet_bytes: flow.packet_bytes,
         status_millis: 1000,
-        // The stage ends it.
-        duration_nanos: (flow.duration + SILENCE).as_nanos().min(SILENCE.as_nanos()),
-        bytes: 0,
+        // The stage ends it, or all of its data has arrived.
+        duration_nanos: match flow.bytes {
+            None => (flow.duration + SILENCE).as_nanos().min(SILENCE.as_nanos()),
+            Some(_) => 0,
+        },
+        bytes: flow.bytes.unwrap_or(0),
         rate_bps: 0,
         seed: flow.seed,
         scheme: scheme.text().to_owned(),
@@ -72,10 +79,12 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
     let mut client = Client::new(config, scheme.clone(), entropy()?, next_sample);
     client.log_to(Vec::from_iter(flow.log(scheme, "udp", next_sample)?));
     let mut recorder = Recorder::new("emulated", scheme.clone(), request);
-    while !flow.stage.is_over() {
+    while !flow.is_over() {
         driver.turn(&mut client, Some(next_sample), None)?;
-        if let Some(Err(error)) = client.outcome() {
-            return Err(io::Error::other(error.to_string()));
+        match client.outcome() {
+            Some(Err(error)) => return Err(io::Error::other(error.to_string())),
+            Some(Ok(())) if flow.bytes.is_some() => break,
+            _ => {}
         }
         let now = driver.clock().now();
         if now >= next_sample {
@@ -100,6 +109,7 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
     Ok(Outcome {
         transport: "udp",
         delivered_bytes: None,
+        completion: None,
         rtt_mean_ms: metrics.and_then(|metrics| metrics.rtt_mean_ms),
         rtt_p95_ms: metrics.and_then(|metrics| metrics.rtt_p95_ms),
         retransmit_rate: metrics.and_then(|metrics| metrics.retransmit_rate),

@@ -29,8 +29,9 @@ def experiment(
     title: str,
     lead: Callable[[Results], str],
     targets: tuple[str, str],
+    short: bool = False,
 ) -> Experiment:
-    """An experiment with tables, a verdict and timing; `targets`: head and title of their table.
+    """An experiment with tables, a verdict and timing; `targets`: head and title of their table; `short` as there.
 
     Its files are `NAME.csv` and `NAME.md`, one table each, whose first column `apart` heads: the titles of the tables.
     """
@@ -57,7 +58,16 @@ def experiment(
         document = Grid(heads=[apart, *headings], rows=lines).markdown()
         return {f"{name}.csv": to_csv(lines), f"{name}.md": "\n".join([*document, ""])}
 
-    return Experiment(name=name, source=source, prepare=prepare, checks=checks, page=page, summary=summary, files=cells)
+    return Experiment(
+        name=name,
+        source=source,
+        prepare=prepare,
+        checks=checks,
+        page=page,
+        summary=summary,
+        files=cells,
+        short=short,
+    )
 
 
 def timing(results: Results) -> str:
