@@ -23,6 +23,7 @@ __all__ = [
     "Simulation",
     "Timeout",
     "Trainer",
+    "analyze_capture",
     "analyze_log",
     "calibration",
     "catalogue",
@@ -45,6 +46,7 @@ __all__ = [
     "list_reorder",
     "list_schemes",
     "list_traffic",
+    "log_kind",
     "metric_columns",
     "model_csv",
     "model_info",
@@ -284,6 +286,7 @@ def simulate_many(
     columns: Literal[True] = True,
     qlog: tuple[str | PathLike[str], str, Sequence[str]] | None = None,
     wait: Literal[True] = True,
+    pcap: tuple[str | PathLike[str], Sequence[str]] | None = None,
 ) -> list[_Outcome | RuntimeError]: ...
 @overload
 def simulate_many(
@@ -293,6 +296,7 @@ def simulate_many(
     columns: bool = True,
     qlog: tuple[str | PathLike[str], str, Sequence[str]] | None = None,
     wait: Literal[True] = True,
+    pcap: tuple[str | PathLike[str], Sequence[str]] | None = None,
 ) -> list[_Measured | RuntimeError]: ...
 @overload
 def simulate_many(
@@ -303,11 +307,13 @@ def simulate_many(
     qlog: tuple[str | PathLike[str], str, Sequence[str]] | None = None,
     *,
     wait: Literal[False],
+    pcap: tuple[str | PathLike[str], Sequence[str]] | None = None,
 ) -> Runs:
     """Runs many, on all cores if `threads` is None; outcomes in the order of `scenarios`.
 
     `qlog` is a folder for a log of each flow, their format (`draft` or `0.3`), and the name of each
-    run's channel in them; `OSError` if one cannot be written, or exists already.
+    run's channel in them; `pcap` a folder for a capture of each run, and the same names. `OSError`
+    if one cannot be written, or exists already.
 
     A run whose controller, a class of the user's, failed has its exception as outcome. Without
     `columns` nothing is an array, and NumPy is not imported.
@@ -473,6 +479,15 @@ def read_file(path: str | PathLike[str], most: int) -> bytes: ...
 def is_given_pipe(path: str | PathLike[str]) -> bool: ...
 def cut_warning(path: str | PathLike[str]) -> str | None:
     """A warning if the last line of a file has no newline: it may be cut off."""
+
+def log_kind(path: str | PathLike[str]) -> Literal["capture", "iperf3", "link log"]:
+    """What a file holds: a capture (pcapng or pcap), the JSON of iperf3, or else a link log."""
+
+def analyze_capture(path: str | PathLike[str], trace: tuple[int, str | PathLike[str]] | None = None) -> dict[str, Any]:
+    """The flows of a capture, or of the JSON of `iperf3 -J`, plain or compressed.
+
+    `trace` is the number of a flow, from 1, and a file to write the trace of its delivery rate to.
+    """
 
 def analyze_log(path: str | PathLike[str]) -> dict[str, Any]:
     """Metrics, `series` and `capacity` of a Mahimahi link log, plain or compressed (gzip, xz)."""

@@ -129,6 +129,11 @@ pub fn file_name(subject: &Subject, dialect: Dialect) -> String {
     parts.extend(subject.channel.clone());
     parts.extend(subject.seed.map(|seed| format!("seed{seed}")));
     parts.push(format!("flow{}", subject.flow));
+    format!("{}.{}", file_stem(&parts), dialect.extension())
+}
+
+/// A file's name of these parts, without what file systems or shells may not take.
+pub fn file_stem(parts: &[String]) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || ".-+=_".contains(letter);
     let kept = |part: &String| -> String {
         // Of a long path, its end says more.
@@ -137,8 +142,7 @@ pub fn file_name(subject: &Subject, dialect: Dialect) -> String {
         letters.map(|c| if is_plain(c) { c } else { '-' }).collect()
     };
     let parts: Vec<String> = parts.iter().map(kept).collect();
-    let stem = parts.join("_");
-    format!("{}.{}", stem.trim_start_matches('.'), dialect.extension())
+    parts.join("_").trim_start_matches('.').to_owned()
 }
 
 /// Of each part of a file's name: two of them and the numbers stay below the 255 that file systems take.

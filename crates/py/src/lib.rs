@@ -7,6 +7,7 @@
 //! Bad input raises `ValueError`, a file that cannot be read or written `OSError` (its subclass
 //! where there is one), anything else `RuntimeError`; the message is Rust's own.
 
+mod capture;
 mod channel;
 mod controller;
 mod convert;
@@ -55,6 +56,8 @@ pub fn fill(
         };
     }
     functions!(
+        capture::analyze_capture,
+        capture::log_kind,
         channel::analyze_log,
         channel::calibration,
         channel::catalogue,

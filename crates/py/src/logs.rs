@@ -1,4 +1,4 @@
-//! A log of each flow of simulations: qlog.
+//! A log of each flow of simulations (qlog), and a capture of each run.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -6,28 +6,35 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
+use verus_capture::simulated::Capture;
 use verus_core::Time;
 use verus_measure::qlog::{self, Dialect, Qlog, Subject};
-use verus_sim::{Error, Outcome, Scenario};
+use verus_sim::{Error, Outcome, Plan, Scenario, Tap};
 
 use crate::{error, lock};
 
-/// Where the logs of runs go, and in which words: qlog.
+/// Where the logs and captures of runs go.
 pub(crate) struct Logs {
-    folder: PathBuf,
-    dialect: Dialect,
-    /// The name of each run's channel in them.
-    channels: Vec<String>,
+    /// A folder for qlogs, their words, and the name of each run's channel in them.
+    qlog: Option<(PathBuf, Dialect, Vec<String>)>,
+    /// A folder for captures, and the same names.
+    captures: Option<(PathBuf, Vec<String>)>,
     /// The first that could not be written, which ends all runs.
     failed: Mutex<Option<(PathBuf, io::Error)>>,
 }
 
 impl Logs {
-    pub(crate) fn new(folder: PathBuf, format: &str, channels: Vec<String>) -> PyResult<Self> {
+    pub(crate) fn new(
+        qlog: Option<(PathBuf, String, Vec<String>)>,
+        captures: Option<(PathBuf, Vec<String>)>,
+    ) -> PyResult<Self> {
+        let qlog = qlog.map(|(folder, format, channels)| {
+            let dialect = format.parse().map_err(error::value)?;
+            Ok::<_, PyErr>((folder, dialect, channels))
+        });
         Ok(Logs {
-            folder,
-            dialect: format.parse().map_err(error::value)?,
-            channels,
+            qlog: qlog.transpose()?,
+            captures,
             failed: Mutex::new(None),
         })
     }
@@ -40,31 +47,61 @@ impl Logs {
     ) -> Result<Outcome, Error> {
         let plan = scenario.plan()?;
         let mut paths = Vec::new();
-        let mut logs = Vec::new();
-        for (flow, spec) in scenario.flows.iter().enumerate() {
-            let subject = Subject {
-                scheme: spec.scheme.clone(),
-                transport: "simulated",
-                channel: Some(self.channels[index].clone()),
-                seed: Some(scenario.seed),
-                flow: flow as u32,
-                is_server: true,
-            };
-            let path = self.folder.join(qlog::file_name(&subject, self.dialect));
-            let file = File::create_new(&path).map_err(|error| self.fail(&path, error))?;
-            paths.push(path);
-            let (file, limit) = (BufWriter::with_capacity(1 << 16, file), qlog::LIMIT);
-            logs.push(Qlog::new(file, self.dialect, limit, &subject, Time::ZERO));
-        }
-        let ran = plan.run_logged(logs, progress);
+        let ran = self.run_plan(index, scenario, &plan, &mut paths, progress);
         if ran.is_err() {
             // Of a run that did not end well there is nothing.
             for path in &paths {
                 let _ = fs::remove_file(path);
             }
         }
-        let (outcome, ends) = ran?;
-        for (end, path) in ends.into_iter().zip(&paths) {
+        ran
+    }
+
+    /// Runs the plan; `paths` gets each file that it writes.
+    fn run_plan(
+        &self,
+        index: usize,
+        scenario: &Scenario,
+        plan: &Plan,
+        paths: &mut Vec<PathBuf>,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<Outcome, Error> {
+        let mut create = |path: PathBuf| {
+            let file = File::create_new(&path).map_err(|error| self.fail(&path, error))?;
+            paths.push(path);
+            Ok::<_, Error>(BufWriter::with_capacity(1 << 16, file))
+        };
+        let mut logs = Vec::new();
+        if let Some((folder, dialect, channels)) = &self.qlog {
+            for (flow, spec) in scenario.flows.iter().enumerate() {
+                let subject = Subject {
+                    scheme: spec.scheme.clone(),
+                    transport: "simulated",
+                    channel: Some(channels[index].clone()),
+                    seed: Some(scenario.seed),
+                    flow: flow as u32,
+                    is_server: true,
+                };
+                let file = create(folder.join(qlog::file_name(&subject, *dialect)))?;
+                logs.push(Qlog::new(file, *dialect, qlog::LIMIT, &subject, Time::ZERO));
+            }
+        }
+        let mut tap = None;
+        if let Some((folder, channels)) = &self.captures {
+            let parts = [
+                scenario.flows[0].scheme.clone(),
+                channels[index].clone(),
+                format!("seed{}", scenario.seed),
+            ];
+            let path = folder.join(format!("{}.pcapng", qlog::file_stem(&parts)));
+            let capture = Capture::new(create(path.clone())?);
+            let capture = capture.map_err(|error| self.fail(&path, error))?;
+            tap = Some(Box::new(capture) as Box<dyn Tap>);
+        }
+        let (outcome, logged, captured) = plan.run_logged(logs, tap, progress)?;
+        let ends = logged.into_iter().map(|end| end.map(drop));
+        // The capture's file, if there is one, is the last.
+        for (end, path) in ends.chain([captured]).zip(&*paths) {
             end.map_err(|error| self.fail(path, error))?;
         }
         Ok(outcome)

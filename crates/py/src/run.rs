@@ -53,10 +53,11 @@ pub(crate) fn simulate<'py>(
 /// Runs scenarios on `threads` cores (all of them if absent); results in the order of the input,
 /// whatever the order of work. Without `columns`, no part of them is an array, and NumPy is not
 /// loaded. A run whose controller gave up returns its exception instead. `qlog`: a folder for logs,
-/// their format, and the name of each run's channel in them. With `wait` false it returns the
-/// [`Runs`] under way.
+/// their format, and the name of each run's channel in them; `pcap`: a folder for captures, and the same names. With
+/// `wait` false it returns the [`Runs`] under way.
 #[pyfunction]
-#[pyo3(signature = (scenarios, threads=None, progress=None, columns=true, qlog=None, wait=true))]
+#[pyo3(signature = (scenarios, threads=None, progress=None, columns=true, qlog=None, wait=true, pcap=None))]
+#[expect(clippy::too_many_arguments, reason = "Python names its arguments")]
 pub(crate) fn simulate_many<'py>(
     py: Python<'py>,
     scenarios: Vec<String>,
@@ -65,15 +66,24 @@ pub(crate) fn simulate_many<'py>(
     columns: bool,
     qlog: Option<(PathBuf, String, Vec<String>)>,
     wait: bool,
+    pcap: Option<(PathBuf, Vec<String>)>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let scenarios = parse_all(&scenarios)?;
-    let logs = qlog
-        .map(|(folder, format, channels)| {
-            if channels.len() != scenarios.len() {
-                return Err(error::value("qlog: a channel's name for each run"));
-            }
-            Logs::new(folder, &format, channels).map(Arc::new)
-        })
+    let is_short = |channels: &Vec<String>| channels.len() != scenarios.len();
+    if qlog
+        .as_ref()
+        .is_some_and(|(.., channels)| is_short(channels))
+    {
+        return Err(error::value("qlog: a channel's name for each run"));
+    }
+    if pcap
+        .as_ref()
+        .is_some_and(|(_, channels)| is_short(channels))
+    {
+        return Err(error::value("pcap: a channel's name for each run"));
+    }
+    let logs = (qlog.is_some() || pcap.is_some())
+        .then(|| Logs::new(qlog, pcap).map(Arc::new))
         .transpose()?;
     let sweep = match logs.clone() {
         Some(logs) => Sweep::start(scenarios, threads, move |index, scenario, progress| {

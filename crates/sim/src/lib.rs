@@ -25,7 +25,9 @@ mod timer;
 pub mod traffic;
 
 pub use contestant::{FileProblem, mix, model_bytes, open_scheme};
-pub use network::Simulation;
+pub use network::{Observed, Simulation};
+pub use observe::packets::Tap;
+pub use packet::DataPacket;
 pub use paths::Paths;
 pub use plan::Plan;
 pub use record::{ChannelInfo, Connection, FlowOutcome, Outcome, Records, Totals};

@@ -33,6 +33,7 @@ use crate::connection::{Ends, Flow, Phase};
 use crate::event::{Event, EventQueue};
 use crate::guard::{MOST_AT_ONCE, caught, stuck, too_many};
 use crate::observe::Observers;
+use crate::observe::packets::Tap;
 use crate::packet::{AckPacket, DataPacket, Says};
 use crate::pages::ASK_AGAIN;
 use crate::plan::Plan;
@@ -43,6 +44,9 @@ use crate::traffic::{Load, Traffic};
 
 /// Why an acknowledgement cannot be false.
 const HONEST: &str = "the simulated receiver acknowledges what arrived";
+
+/// The outcome of a run, the results of writing each flow's log, and that of its tap.
+pub type Observed = (Outcome, Vec<io::Result<Written>>, io::Result<()>);
 
 /// A run in progress.
 struct Network {
@@ -97,26 +101,28 @@ impl Plan {
     /// # Errors
     /// [`Error::Cancelled`] if `progress` said so, [`Error::Controller`] if a controller gave up.
     pub fn run(&self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Outcome, Error> {
-        let (outcome, _) = self.run_logged(Vec::new(), progress)?;
+        let (outcome, ..) = self.run_logged(Vec::new(), None, progress)?;
         Ok(outcome)
     }
 
-    /// Runs the scenario, with a log of what each flow's sender does; returns the results of writing these logs, too.
+    /// Runs the scenario, with a log of what each flow's sender does, and a tap of the bottleneck; returns the results of
+    /// writing these, too.
     ///
     /// # Errors
-    /// As [`run`](Self::run). A log that cannot be written does not end the run.
+    /// As [`run`](Self::run). A log or a capture that cannot be written does not end the run.
     ///
     /// # Panics
     /// If there are logs, but not exactly one for each flow.
     pub fn run_logged(
         &self,
         logs: Vec<Qlog>,
+        tap: Option<Box<dyn Tap>>,
         progress: &mut dyn FnMut(f64) -> bool,
-    ) -> Result<(Outcome, Vec<io::Result<Written>>), Error> {
+    ) -> Result<Observed, Error> {
         let flows = self.scenario.flows.len();
         assert!(logs.is_empty() || logs.len() == flows, "one for each flow");
         let plan = Arc::new(self.clone());
-        let made = caught(|| Network::new(Arc::clone(&plan), logs));
+        let made = caught(|| Network::new(Arc::clone(&plan), logs, tap));
         made.map_err(|problem| plan.gave_up(None, Time::ZERO, &problem))?
             .run(progress)
     }
@@ -161,7 +167,7 @@ pub struct Simulation(Network);
 impl Simulation {
     /// A run of which nothing has happened yet.
     pub fn new(plan: Plan) -> Self {
-        Simulation(Network::new(Arc::new(plan), Vec::new()))
+        Simulation(Network::new(Arc::new(plan), Vec::new(), None))
     }
 
     /// Runs everything before `until`; returns whether more is to come before the end of the run.
@@ -206,13 +212,13 @@ impl Simulation {
     /// # Errors
     /// [`Error::Controller`] if a controller gave up.
     pub fn finish(self) -> Result<Outcome, Error> {
-        let (outcome, _) = self.0.run(&mut |_| true)?;
+        let (outcome, ..) = self.0.run(&mut |_| true)?;
         Ok(outcome)
     }
 }
 
 impl Network {
-    fn new(plan: Arc<Plan>, logs: Vec<Qlog>) -> Self {
+    fn new(plan: Arc<Plan>, logs: Vec<Qlog>, tap: Option<Box<dyn Tap>>) -> Self {
         let scenario = &plan.scenario;
         let mut events = EventQueue::default();
         let mut flows = Vec::with_capacity(scenario.flows.len());
@@ -262,7 +268,7 @@ impl Network {
             certain,
             acknowledged: Vec::new(),
             duplicates: there.duplicate > 0.0,
-            observers: Observers::new(&plan, &base_rtt, end, logs),
+            observers: Observers::new(&plan, &base_rtt, end, logs, tap),
             sent: 0,
             now: Time::ZERO,
             at: 0,
@@ -272,10 +278,7 @@ impl Network {
         }
     }
 
-    fn run(
-        mut self,
-        progress: &mut dyn FnMut(f64) -> bool,
-    ) -> Result<(Outcome, Vec<io::Result<Written>>), Error> {
+    fn run(mut self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Observed, Error> {
         let ran = caught(|| {
             while let Some((now, event)) = self.events.pop()
                 && now <= self.end
@@ -387,7 +390,7 @@ impl Network {
         Ok(())
     }
 
-    fn finish(mut self) -> (Outcome, Vec<io::Result<Written>>) {
+    fn finish(mut self) -> Observed {
         let end = self.end;
         self.data.path.serve(end, &mut self.observers);
         if self.certain.is_some() {
@@ -812,7 +815,7 @@ impl Network {
                 self.observers.on_settled(u64::from(answers));
                 self.at = index;
                 sender.on_ack(now, ack, None).expect(HONEST);
-                self.observers.on_acknowledged(now, index, sender);
+                self.observers.on_acknowledged(now, index, ack, sender);
                 if self.acknowledged.last() != Some(&index) {
                     self.acknowledged.push(index);
                 }
@@ -838,7 +841,8 @@ impl Network {
         let report = (ends.receiver_half.as_mut().zip(report))
             .and_then(|(half, report)| half.take_report(report));
         ends.sender.on_ack(now, ack, report).expect(HONEST);
-        self.observers.on_acknowledged(now, index, &ends.sender);
+        self.observers
+            .on_acknowledged(now, index, ack, &ends.sender);
         if self.acknowledged.last() != Some(&index) {
             self.acknowledged.push(index);
         }
@@ -1025,11 +1029,11 @@ mod tests {
     /// The outcome of a run as text, without the number of its events.
     fn outcome_text(scenario: &Scenario, late: bool) -> String {
         let plan = scenario.plan().expect("valid");
-        let mut network = Network::new(Arc::new(plan), Vec::new());
+        let mut network = Network::new(Arc::new(plan), Vec::new(), None);
         if !late {
             network.data.foresight = Duration::ZERO;
         }
-        let (mut outcome, _) = network.run(&mut |_| true).expect("nobody cancels");
+        let (mut outcome, ..) = network.run(&mut |_| true).expect("nobody cancels");
         outcome.totals.events = 0;
         format!("{outcome:?}")
     }

@@ -5,6 +5,7 @@
 
 pub mod connections;
 pub mod epochs;
+pub mod packets;
 pub mod records;
 pub mod senders;
 pub mod series;
@@ -13,6 +14,7 @@ use std::io;
 
 use verus_channel::Path;
 use verus_channel::path::{Dropped, Watch, Why};
+use verus_core::receiver::Ack;
 use verus_core::sender::Transmit;
 use verus_core::{Bytes, Duration, Time};
 use verus_measure::qlog::{Qlog, Written};
@@ -26,6 +28,7 @@ use crate::record::{FlowOutcome, Outcome, Records, Totals};
 use crate::traffic::Load;
 use connections::Connections;
 use epochs::Epochs;
+use packets::{Packets, Tap};
 use records::Recorder;
 use senders::Senders;
 use series::Series;
@@ -39,8 +42,8 @@ pub struct Observers {
     pub totals: Totals,
     /// The times at which each connection was open.
     connections: Connections,
-    /// The fate of each packet.
-    records: Option<Recorder>,
+    /// The fate of each packet, or a tap of the bottleneck.
+    packets: Option<Packets>,
     /// The epochs of each flow, to train models on, and its log.
     senders: Option<Senders>,
     /// The senders' state over time.
@@ -49,8 +52,14 @@ pub struct Observers {
 
 impl Observers {
     /// The observers that the scenario asks for, of a run that ends at `end`. `logs` holds a log for each flow, or is
-    /// empty.
-    pub fn new(plan: &Plan, base_rtt: &[Duration], end: Time, logs: Vec<Qlog>) -> Self {
+    /// empty; `tap` receives the events at the bottleneck.
+    pub fn new(
+        plan: &Plan,
+        base_rtt: &[Duration],
+        end: Time,
+        logs: Vec<Qlog>,
+        tap: Option<Box<dyn Tap>>,
+    ) -> Self {
         let scenario = &plan.scenario;
         let flows = scenario.flows.len();
         let bin = Duration::from_millis_f64(scenario.bin_ms);
@@ -69,7 +78,7 @@ impl Observers {
             meter,
             totals: Totals::default(),
             connections: Connections::new(flows),
-            records: scenario.records.then(|| Recorder::new(flows)),
+            packets: Packets::new(scenario.records.then(|| Recorder::new(flows)), tap),
             senders: Senders::new(
                 scenario.epochs.then(|| Epochs::new(flows)),
                 logs,
@@ -118,8 +127,8 @@ impl Observers {
     /// A connection's ends are discarded; it had delivered `delivered` bytes.
     pub fn on_forgotten(&mut self, now: Time, index: usize, delivered: Bytes) {
         self.connections.delivered(index, delivered);
-        if let Some(records) = &mut self.records {
-            records.forget(index);
+        if let Some(packets) = &mut self.packets {
+            packets.forget(index);
         }
         self.cut_epochs(now, index);
         if let Some(senders) = &mut self.senders {
@@ -156,8 +165,8 @@ impl Observers {
             senders.on_sent(now, index, transmit);
         }
         self.meter.on_sent(index, transmit.retransmission);
-        if let Some(records) = &mut self.records {
-            records.on_sent(now, sender, transmit, packet);
+        if let Some(packets) = &mut self.packets {
+            packets.on_sent(now, sender, transmit, packet);
         }
     }
 
@@ -180,8 +189,8 @@ impl Observers {
     #[inline]
     pub fn on_delivered(&mut self, packet: &DataPacket, new: Bytes) {
         self.meter.on_delivery(packet.flow as usize, new);
-        if let Some(records) = &mut self.records {
-            records.on_delivered(packet, new);
+        if let Some(packets) = &mut self.packets {
+            packets.on_delivered(packet, new);
         }
     }
 
@@ -191,9 +200,9 @@ impl Observers {
         self.totals.network_bytes -= bytes;
     }
 
-    /// A sender has processed an acknowledgement.
+    /// A sender has processed `ack`.
     #[inline(always)]
-    pub fn on_acknowledged(&mut self, now: Time, index: usize, sender: &Sender) {
+    pub fn on_acknowledged(&mut self, now: Time, index: usize, ack: &Ack, sender: &Sender) {
         let revealed = sender.last_revealed();
         // One after the other: a chain of both would be asked for each packet which of them it has come to.
         for acked in &revealed.acked {
@@ -205,8 +214,8 @@ impl Observers {
         if let Some(senders) = &mut self.senders {
             senders.on_acknowledged(now, index, sender);
         }
-        if let Some(records) = &mut self.records {
-            records.on_acknowledged(now, index, revealed);
+        if let Some(packets) = &mut self.packets {
+            packets.on_acknowledged(now, index, ack, revealed);
         }
     }
 
@@ -220,7 +229,7 @@ impl Observers {
 
     /// The fate of each packet so far, if requested.
     pub fn records(&self) -> Option<&Records> {
-        self.records.as_ref().map(Recorder::so_far)
+        self.packets.as_ref().and_then(Packets::records)
     }
 
     /// The metrics of a run that ended `now`.
@@ -229,14 +238,14 @@ impl Observers {
         self.meter.clone().finish(now, capacity)
     }
 
-    /// The outcome of the run, and the results of writing the logs.
+    /// The outcome of the run, the results of writing the logs, and that of the tap.
     pub fn finish(
         mut self,
         plan: &Plan,
         flows: &[Flow],
         data: &Path<DataPacket>,
         end: Time,
-    ) -> (Outcome, Vec<io::Result<Written>>) {
+    ) -> (Outcome, Vec<io::Result<Written>>, io::Result<()>) {
         for (index, flow) in flows.iter().enumerate() {
             self.connections.delivered(index, flow.ends.delivered);
             if let Some(frames) = &flow.ends.frames {
@@ -262,6 +271,7 @@ impl Observers {
         let capacity_mbps = self.series.map_or_else(Vec::new, |series| {
             series.finish(end, capacity, &mut outcomes)
         });
+        let (records, tapped) = self.packets.map_or((None, Ok(())), Packets::finish);
         let outcome = Outcome {
             metrics: self.meter.finish(end, capacity),
             channel: plan.paths.channel.clone(),
@@ -270,10 +280,10 @@ impl Observers {
             connections: self.connections.finish(),
             capacity_mbps,
             bin_ms: Duration::from_millis_f64(plan.scenario.bin_ms).as_millis_f64(),
-            records: self.records.map(Recorder::finish),
+            records,
             totals: self.totals,
         };
-        (outcome, logs)
+        (outcome, logs, tapped)
     }
 }
 
@@ -293,8 +303,8 @@ impl Watch<DataPacket> for Observers {
             Why::Refused | Why::Waited => self.meter.on_drop(packet.flow as usize, size),
             Why::Corrupted => self.meter.on_corrupted(packet.flow as usize),
         }
-        if let Some(records) = &mut self.records {
-            records.on_dropped(now, packet);
+        if let Some(packets) = &mut self.packets {
+            packets.on_dropped(now, packet, dropped.why);
         }
     }
 
@@ -302,15 +312,15 @@ impl Watch<DataPacket> for Observers {
     fn on_left(&mut self, now: Time, size: Bytes, entered: Time, packet: &DataPacket) {
         self.meter
             .on_departure(now, packet.flow as usize, size, entered);
-        if let Some(records) = &mut self.records {
-            records.on_left(now, packet);
+        if let Some(packets) = &mut self.packets {
+            packets.on_left(now, packet);
         }
     }
 
     #[inline]
     fn on_arrived(&mut self, at: Time, packet: &DataPacket) {
-        if let Some(records) = &mut self.records {
-            records.on_arrived(at, packet);
+        if let Some(packets) = &mut self.packets {
+            packets.on_arrived(at, packet);
         }
     }
 }

@@ -56,7 +56,7 @@ struct Open {
 
 impl Open {
     fn count_into(&mut self, traffic: &mut Traffic) -> OpenConnection {
-        if let Some(view) = View::of(self.connection.congestion_state())
+        if let Some(view) = verus_quinn::view(&self.connection)
             && !view.is_same(&self.view)
         {
             self.earlier += self.view.snapshot().delivered;
@@ -110,7 +110,7 @@ impl Watch {
 
     /// Watches a connection; `None` if its controller is not ours.
     pub(super) fn add(&self, connection: &Connection) -> Option<Watching> {
-        let view = View::of(connection.congestion_state())?;
+        let view = verus_quinn::view(connection)?;
         let mut watched = self.watched();
         let number = watched.next;
         watched.next += 1;

@@ -25,9 +25,9 @@ from verus.errors import FieldError, flag_of
 from verus.lab import bounded_reading, inputs, metric_rows, nothing_arrived
 from verus.lab.arguments import at_least
 from verus.lab.inputs import Digests
-from verus.lab.log_folder import new_logs
+from verus.lab.log_folder import new_captures, new_logs
 from verus.lab.results_folder import check_folder, new_folder, new_name, read_config
-from verus.lab.runner import Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
+from verus.lab.runner import Captures, Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
 from verus.lab.scenario import Run, Settings, warning
 from verus.lab.store import Keys, Store, complete, engine, kept
 from verus.report.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
@@ -53,6 +53,7 @@ def compare(
     out: Annotated[Path | None, one("DIR")] = None,
     qlog: Annotated[Path | None, one("DIR")] = None,
     qlog_format: Annotated[LogFormat | None, one("FORMAT")] = None,
+    pcap: Annotated[Path | None, one("DIR")] = None,
     force: Flag = False,
     report: Annotated[bool | None, Parameter(name="--report", negative="--no-report")] = None,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
@@ -86,8 +87,11 @@ def compare(
         only flows of our controllers have one.
     qlog_format
         `draft` (the current drafts, `.sqlog`; the default) or `0.3` (what the viewer qvis opens, `.qlog`).
+    pcap
+        Folder for a capture of each simulated run (`SCHEME_CHANNEL_seedN.pcapng`): the headers of all packets, on both
+        sides of the bottleneck, for Wireshark, tshark and `verus analyze`.
     force
-        Replace the results, or the logs, in a folder that is not empty.
+        Replace the results, or the logs and captures, in a folder that is not empty.
     report
         Draw the report and its figures, too; `verus report` does it later. Default: --no-report.
     """
@@ -127,12 +131,16 @@ def compare(
     store: Store | None = None
     made: Keys | None = None
     keys: Sequence[str] = ()
-    if target is not None and qlog is None:  # what was run before would write no log
+    if pcap is not None and settings.emulate:
+        raise FieldError("pcap", "is for simulated runs (without --emulate)")
+    if target is not None and qlog is None and pcap is None:  # what was run before would write no log
         store, keys = _unfinished(runs, out, made := _keys(settings))
     logging = contextlib.nullcontext() if qlog is None else new_logs(qlog, qlog_format or "draft", runs, force=force)
+    capturing = contextlib.nullcontext() if pcap is None else new_captures(pcap, runs, force=force)
     with contextlib.nullcontext() if store is None else kept(store, keys):
-        with logging as logs:
-            ended = _run(runs, settings, jobs or 1, store, keys, made, talk, columns=target is not None, logs=logs)
+        with logging as logs, capturing as captures:
+            files = (logs, captures)
+            ended = _run(runs, settings, jobs or 1, store, keys, made, talk, columns=target is not None, files=files)
         for path in read:
             digests.check(path)
         runs, outcomes, problems = sort_out(runs, ended)
@@ -150,6 +158,8 @@ def compare(
         store.remove()
     if qlog is not None:
         talk.say(f"Logs: {qlog}")
+    if pcap is not None:
+        talk.say(f"Captures: {pcap}")
     code = 0
     if settings.emulate:
         code = _judge_timing([outcome["timing"] for outcome in outcomes], max_lateness_ms, talk)
@@ -275,9 +285,10 @@ def _run(
     talk: Talk,
     *,
     columns: bool,
-    logs: Logs | None,
+    files: tuple[Logs | None, Captures | None],
 ) -> list[Ended]:
     """Runs everything; with a store, only the runs that it lacks."""
+    logs, captures = files
     with talk.progress("emulating" if settings.emulate else "simulating") as progress:
         if settings.emulate:
             from verus.endpoints import emulation
@@ -285,9 +296,9 @@ def _run(
             virtual = settings.virtual
             work = functools.partial(emulation.as_ended, jobs=jobs, progress=progress, logs=logs, virtual=virtual)
         elif not columns:
-            return measure_each(runs, progress=progress, logs=logs)
+            return measure_each(runs, progress=progress, logs=logs, captures=captures)
         else:
-            work = functools.partial(as_ended, progress=progress, logs=logs)
+            work = functools.partial(as_ended, progress=progress, logs=logs, captures=captures)
         if store is None:
             ended = dict(work(runs))
             return [ended[index] for index in range(len(runs))]

@@ -166,9 +166,10 @@ VERBS = {
         "docs/model.md",
     ),
     "analyze": Verb(
-        "Compute all metrics of a Mahimahi link log.",
+        "Compute all metrics of a Mahimahi link log, or say what limited the flows of a capture.",
         "analyze",
-        ("verus analyze downlink.log",),
+        ("verus analyze downlink.log", "verus analyze town.pcapng --trace-out town.trace"),
+        "docs/captures.md",
     ),
     "report": Verb(
         "Draw the report (HTML) of saved runs.",

@@ -1,4 +1,7 @@
-"""The folder for logs of runs as qlog (`--qlog`; Rust writes them, docs/qlog.md)."""
+"""Folders for logs of runs as qlog (`--qlog`, docs/qlog.md) and for their captures (`--pcap`, docs/captures.md).
+
+Rust writes the files.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 
 from verus.errors import FieldError
 from verus.lab.results_folder import check_folder
-from verus.lab.runner import Logs
+from verus.lab.runner import Captures, Logs
 from verus.lab.scenario import Run
 
 
@@ -21,22 +24,39 @@ def new_logs(target: Path, format_: str, runs: Sequence[Run], *, force: bool) ->
     Raises:
         FieldError: `target` holds something and `force` is not set, or it cannot be written.
     """
-    check_folder(target, force=force, field="qlog")
+    with _draft(target, "qlog", force=force) as draft:
+        yield Logs(draft, format_, _told_apart(runs))
+
+
+@contextlib.contextmanager
+def new_captures(target: Path, runs: Sequence[Run], *, force: bool) -> Iterator[Captures]:
+    """As `new_logs`, for captures of `runs`."""
+    if target.suffix in (".pcapng", ".pcap"):
+        problem = f"`{target}` is to be a folder, with a file for each run: name it without `{target.suffix}`"
+        raise FieldError("pcap", problem)
+    with _draft(target, "pcap", force=force) as draft:
+        yield Captures(draft, _told_apart(runs))
+
+
+@contextlib.contextmanager
+def _draft(target: Path, field: str, *, force: bool) -> Iterator[Path]:
+    """A folder whose files go to `target` if the block ends well, and vanish if it does not."""
+    check_folder(target, force=force, field=field)
     parent = target.absolute().parent
     draft = parent / f".{target.name}-{os.urandom(4).hex()}.part"
     try:
         draft.mkdir(parents=True)
     except OSError as error:
-        raise FieldError("qlog", f"`{target}` cannot be written ({error.strerror or error})") from error
+        raise FieldError(field, f"`{target}` cannot be written ({error.strerror or error})") from error
     try:
-        yield Logs(draft, format_, _told_apart(runs))
+        yield draft
         target.mkdir(exist_ok=True)
         for path in draft.iterdir():
             path.replace(target / path.name)
     except OSError as error:
         if str(draft) not in str(error):
             raise  # of something else that the block reads or writes
-        raise FieldError("qlog", str(error).replace(str(draft), str(target))) from error
+        raise FieldError(field, str(error).replace(str(draft), str(target))) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

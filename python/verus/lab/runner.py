@@ -62,6 +62,19 @@ class Logs:
         return self.folder, self.format, [self.channels[index] for index in indices]
 
 
+@dataclass(frozen=True)
+class Captures:
+    """A folder for a capture of each run.
+
+    Attributes:
+        folder: The folder.
+        channels: As of `Logs`.
+    """
+
+    folder: Path
+    channels: Sequence[str]
+
+
 def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Ended]:
     """Runs every simulation; outcomes are in the order of `runs`, whatever the order of work.
 
@@ -81,7 +94,12 @@ def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progr
 
 
 def measure_each(
-    runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None, logs: Logs | None = None
+    runs: Sequence[Run],
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    logs: Logs | None = None,
+    captures: Captures | None = None,
 ) -> list[Ended]:
     """The same with metrics only: nothing grows with the duration, and nothing is an array."""
     if _sandboxed(runs):
@@ -89,7 +107,8 @@ def measure_each(
         return _in_order(as_ended(plain, threads=threads, columns=False, progress=progress, logs=logs))
     texts = [run.without_series().to_json() for run in runs]
     qlog = None if logs is None else logs.of(range(len(runs)))
-    return list(_verus.simulate_many(texts, threads, _told(len(runs), progress), columns=False, qlog=qlog))
+    report = _told(len(runs), progress)
+    return list(_verus.simulate_many(texts, threads, report, columns=False, qlog=qlog, pcap=_pcap(captures)))
 
 
 def run_all(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Outcome]:
@@ -133,6 +152,7 @@ def as_ended(
     columns: bool = True,
     progress: Progress | None = None,
     logs: Logs | None = None,
+    captures: Captures | None = None,
 ) -> Generator[tuple[int, Ended]]:
     """Runs every simulation, and yields each one's index and outcome as soon as it ends.
 
@@ -142,6 +162,7 @@ def as_ended(
         columns: Whether arrays are returned beside metrics, as by `run_all`.
         progress: Called from time to time.
         logs: The folder for each flow's log, or None.
+        captures: The folder for each run's capture, or None.
 
     Raises:
         ValueError: A scenario is refused.
@@ -153,7 +174,9 @@ def as_ended(
         return
     qlog = None if logs is None else logs.of(range(len(runs)))
     texts = [run.to_json() for run in runs]
-    work = _verus.simulate_many(texts, threads or cores(), columns=columns, qlog=qlog, wait=False)
+    work = _verus.simulate_many(
+        texts, threads or cores(), columns=columns, qlog=qlog, wait=False, pcap=_pcap(captures)
+    )
     try:
         done = 0
         while done < len(runs):
@@ -241,6 +264,10 @@ def in_threads(
             stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _pcap(captures: Captures | None) -> tuple[Path, Sequence[str]] | None:
+    return None if captures is None else (captures.folder, captures.channels)
 
 
 #: The interval at which a waiting caller checks for Ctrl-C and reports progress, in seconds.

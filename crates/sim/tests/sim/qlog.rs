@@ -46,7 +46,7 @@ fn logged(scenario: &Scenario, dialect: Dialect, limit: u64) -> (Outcome, Vec<(V
     });
     let plan = scenario.plan().expect("valid");
     let (outcome, ends) = plan
-        .run_logged(logs.collect(), &mut |_| true)
+        .run_logged(logs.collect(), None, &mut |_| true)
         .expect("it runs");
     let texts = sinks
         .iter()
@@ -450,7 +450,9 @@ fn a_log_that_cannot_be_written_says_why_and_stops_no_run() {
         Time::ZERO,
     );
     let plan = scenario.plan().expect("valid");
-    let (outcome, ends) = plan.run_logged(vec![log], &mut |_| true).expect("it runs");
+    let (outcome, ends, _) = plan
+        .run_logged(vec![log], None, &mut |_| true)
+        .expect("it runs");
     assert_eq!(outcome.metrics, run(&scenario).metrics);
     let error = ends[0].as_ref().expect_err("nothing was written");
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);

@@ -1,0 +1,485 @@
+//! The report of a capture's flows, for `verus analyze`.
+//!
+//! A flow is one direction of a connection at one interface, so a capture on both sides of a bottleneck has two of each.
+//! TCP is read by `flow.rs`. QUIC shows less to others: its round trips are those of the spin bit, where both ends spin
+//! it (RFC 9000 §17.4), and else that of the handshake alone. Other UDP shows none.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use verus_channel::{Trace, raw};
+use verus_core::{Bytes, Time};
+
+use crate::dissect::{Datagram, Segment, Transport, Udp, dissect};
+use crate::flow::{Direction, Limit, Times, add};
+use crate::read::{self, Interface};
+
+/// How many connections are followed; packets of others are only counted.
+pub const MOST_CONNECTIONS: usize = 1024;
+
+/// How many entries all flows keep; the rest of the capture is left out.
+const MOST_ENTRIES: usize = 1 << 24;
+
+/// How many stretches are named.
+const MOST_STRETCHES: usize = 16;
+
+/// Bytes of an opportunity in a trace, as `verus compare` plays it.
+pub const OPPORTUNITY: Bytes = Bytes::new(1504);
+
+/// The report of a capture.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Packets of the capture.
+    pub packets: u64,
+    /// Those that are no TCP or UDP over IP, or not captured up to the end of their headers.
+    pub other_packets: u64,
+    /// Those of connections beyond [`MOST_CONNECTIONS`].
+    pub unfollowed_packets: u64,
+    /// Whether the file ends within a packet, which was left out.
+    pub is_cut: bool,
+    /// Whether the capture is too long, and its rest was left out.
+    pub is_too_long: bool,
+    /// The flows that carried data, the one with the most bytes first.
+    pub flows: Vec<FlowReport>,
+}
+
+/// The report of one flow.
+#[derive(Debug, Serialize)]
+pub struct FlowReport {
+    /// `tcp`, `quic` or `udp`.
+    pub protocol: &'static str,
+    /// Name or number of the interface.
+    pub interface: String,
+    /// From where.
+    pub source: SocketAddr,
+    /// To where.
+    pub destination: SocketAddr,
+    /// When its first packet with data passed, since the capture began, s.
+    pub start_s: f64,
+    /// Until its last, s.
+    pub duration_s: f64,
+    /// Packets with data.
+    pub packets: u64,
+    /// Their bytes with IP headers.
+    pub bytes: u64,
+    /// These bytes over the duration, Mbit/s.
+    pub throughput_mbps: Option<f64>,
+    /// Data that was acknowledged over the duration, Mbit/s.
+    pub goodput_mbps: Option<f64>,
+    /// The source of the round trips: `acknowledgements`, `spin bit`, `handshake` or `iperf3, smoothed`.
+    pub rtt_from: Option<&'static str>,
+    /// How many there are.
+    pub rtt_samples: u64,
+    /// The least, ms.
+    pub rtt_min_ms: Option<f64>,
+    /// The median, ms.
+    pub rtt_p50_ms: Option<f64>,
+    /// The 95th percentile, ms.
+    pub rtt_p95_ms: Option<f64>,
+    /// The median's excess over the least: queueing, and whatever else varies, ms.
+    pub queue_p50_ms: Option<f64>,
+    /// Likewise the 95th percentile's excess, ms.
+    pub queue_p95_ms: Option<f64>,
+    /// Packets whose data had passed before.
+    pub retransmitted: Option<u64>,
+    /// Packets that were lost before the capture point and passed later.
+    pub late: Option<u64>,
+    /// Packets that were reordered.
+    pub reordered: Option<u64>,
+    /// Retransmitted and late packets of all.
+    pub loss_rate: Option<f64>,
+    /// The limit for the most of its time.
+    pub limited_by: Option<Limit>,
+    /// Share of its time that the path limited it.
+    pub path_share: Option<f64>,
+    /// Likewise the receiver's window.
+    pub window_share: Option<f64>,
+    /// Likewise the sender.
+    pub sender_share: Option<f64>,
+    /// The longest stretches that the path did not limit, in order: from and to, in s since the capture began.
+    pub unlimited_s: Vec<(f64, f64, Limit)>,
+    /// The source of its delivery rate: `acknowledgements`, `arrivals` or `intervals`.
+    pub delivery_from: &'static str,
+    /// When its trace of the delivery rate begins, s since the capture began.
+    pub trace_start_s: f64,
+    /// The bytes delivered, by millisecond.
+    #[serde(skip)]
+    deliveries: Vec<(u32, u32)>,
+    /// Bytes with headers of each byte of `deliveries`.
+    #[serde(skip)]
+    overhead: f64,
+}
+
+impl Report {
+    /// A report of one flow, without packets.
+    pub fn of_flow(flow: FlowReport) -> Self {
+        Report {
+            packets: 0,
+            other_packets: 0,
+            unfollowed_packets: 0,
+            is_cut: false,
+            is_too_long: false,
+            flows: vec![flow],
+        }
+    }
+}
+
+impl FlowReport {
+    /// The delivery rate as a trace, whose time zero is the first delivery: an opportunity each time that
+    /// [`OPPORTUNITY`] more bytes, IP headers included, have been delivered.
+    ///
+    /// # Errors
+    /// If it is not enough for a trace.
+    pub fn trace(&self, name: &str) -> Result<Trace, verus_channel::Error> {
+        let mut sum = 0;
+        let arrivals = self.deliveries.iter().map(|(ms, bytes)| {
+            let before = (sum as f64 * self.overhead) as u64;
+            sum += u64::from(*bytes);
+            let size = (sum as f64 * self.overhead) as u64 - before;
+            (Time::from_millis(u64::from(*ms)), Bytes::new(size))
+        });
+        let first = self.deliveries.first().map_or(0, |(ms, _)| u64::from(*ms));
+        raw::from_arrivals(name, arrivals, Time::from_millis(first), OPPORTUNITY)
+    }
+}
+
+/// A connection at one interface: its ends, the lower address first.
+type Key = (usize, bool, [SocketAddr; 2]);
+
+/// Both directions of a connection.
+#[derive(Debug, Default)]
+struct Connection {
+    tcp: [Direction; 2],
+    udp: [UdpDirection; 2],
+    /// The shift that the SYN of each end named.
+    scales: [Option<Option<u8>>; 2],
+    is_quic: bool,
+}
+
+/// One direction of UDP.
+#[derive(Debug, Default)]
+struct UdpDirection {
+    packets: u64,
+    bytes: u64,
+    span: Option<(u64, u64)>,
+    arrivals: Vec<(u32, u32)>,
+    /// The first packet with a long header of QUIC.
+    handshake_at: Option<u64>,
+    /// The spin bit, and when it last changed.
+    spin: Option<(bool, Option<u64>)>,
+    rtt: Times,
+    least_rtt: Option<u64>,
+}
+
+/// Reads a capture. `name` is what messages call it.
+///
+/// # Errors
+/// As [`read::for_each`].
+pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
+    let mut connections: BTreeMap<Key, Connection> = BTreeMap::new();
+    let (mut packets, mut other, mut unfollowed) = (0, 0, 0);
+    let (mut first, mut last) = (None, 0);
+    let mut entries = 0;
+    let ended = read::for_each(name, bytes, |interfaces, captured| {
+        packets += 1;
+        let link = interfaces[captured.interface].link;
+        let Some(datagram) = dissect(link, captured.length, captured.data) else {
+            other += 1;
+            return;
+        };
+        if entries > MOST_ENTRIES {
+            return;
+        }
+        // Packets of several interfaces may be out of order by a little.
+        let began = *first.get_or_insert(captured.at);
+        let at = captured.at.saturating_sub(began).max(last);
+        last = at;
+        let is_tcp = matches!(datagram.transport, Transport::Tcp(_));
+        let mut ends = [datagram.source, datagram.destination];
+        ends.sort_unstable();
+        let key = (captured.interface, is_tcp, ends);
+        if connections.len() == MOST_CONNECTIONS && !connections.contains_key(&key) {
+            unfollowed += 1;
+            return;
+        }
+        let connection = connections.entry(key).or_default();
+        let from = usize::from(datagram.source != ends[0]);
+        entries += connection.on_datagram(at, from, &datagram);
+    })?;
+    let mut flows: Vec<FlowReport> = connections
+        .into_iter()
+        .flat_map(|(key, connection)| connection.finish(&key, &ended.interfaces))
+        .collect();
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    Ok(Report {
+        packets,
+        other_packets: other,
+        unfollowed_packets: unfollowed,
+        is_cut: ended.is_cut,
+        is_too_long: entries > MOST_ENTRIES,
+        flows,
+    })
+}
+
+impl Connection {
+    /// A datagram of the end with index `from` passes; returns how many entries were added.
+    fn on_datagram(&mut self, at: u64, from: usize, datagram: &Datagram) -> usize {
+        match &datagram.transport {
+            Transport::Tcp(segment) => {
+                let before = self.tcp[0].kept() + self.tcp[1].kept();
+                self.on_segment(at, from, datagram.bytes, segment);
+                self.tcp[0].kept() + self.tcp[1].kept() - before
+            }
+            Transport::Udp(udp) => self.on_udp(at, from, datagram.bytes, udp),
+        }
+    }
+
+    fn on_segment(&mut self, at: u64, from: usize, bytes: u32, segment: &Segment) {
+        if segment.syn {
+            self.scales[from] = Some(segment.scale);
+            if let [Some(first), Some(second)] = self.scales {
+                // Only where both name one is it used (RFC 7323 §2.2).
+                let both = first.zip(second);
+                for (direction, receiver) in self.tcp.iter_mut().zip([1, 0]) {
+                    let shift = both.map_or(0, |both| [both.0, both.1][receiver]);
+                    direction.window_shift = Some(shift);
+                }
+            }
+        }
+        if segment.payload > 0 {
+            self.tcp[from].on_data(at, bytes, segment);
+        }
+        self.tcp[1 - from].on_ack(at, segment);
+    }
+
+    fn on_udp(&mut self, at: u64, from: usize, bytes: u32, udp: &Udp) -> usize {
+        if let Some(version) = udp.version {
+            // Version 1 and 2 (RFC 9369), and drafts.
+            self.is_quic |= matches!(version, 1 | 0x6b33_43cf) || version >> 8 == 0x00ff_0000;
+        }
+        let is_quic = self.is_quic;
+        let handshake = self.udp[1 - from].handshake_at;
+        let direction = &mut self.udp[from];
+        let before = direction.arrivals.len();
+        direction.packets += 1;
+        direction.bytes += u64::from(bytes);
+        direction.span = Some((direction.span.map_or(at, |(first, _)| first), at));
+        add(&mut direction.arrivals, at, u64::from(bytes));
+        let added = direction.arrivals.len() - before;
+        if !is_quic {
+            return added;
+        }
+        if udp.version.is_some() && direction.handshake_at.is_none() {
+            direction.handshake_at = Some(at);
+            if let Some(asked) = handshake {
+                // From the client's first packet to the server's: what lies behind the capture point.
+                let rtt = at.saturating_sub(asked);
+                self.udp[1 - from].least_rtt = Some(rtt);
+            }
+            return added;
+        }
+        // A short header, with its fixed bit (RFC 9000 §17.3.1).
+        if let Some(header) = udp.first.filter(|header| header >> 6 == 0b01) {
+            let spin = header & 0x20 != 0;
+            match direction.spin {
+                Some((before, edge)) if before != spin => {
+                    if let Some(edge) = edge {
+                        direction.rtt.record(at.saturating_sub(edge));
+                    }
+                    direction.spin = Some((spin, Some(at)));
+                }
+                Some(_) => {}
+                None => direction.spin = Some((spin, None)),
+            }
+        }
+        added
+    }
+
+    fn finish(self, key: &Key, interfaces: &[Interface]) -> Vec<FlowReport> {
+        let (interface, is_tcp, ends) = key;
+        let name = interfaces[*interface].name.clone();
+        let name = name.unwrap_or_else(|| interface.to_string());
+        let ends_of = |from: usize| (name.clone(), ends[from], ends[1 - from]);
+        if *is_tcp {
+            let with_data = self.tcp.into_iter().enumerate();
+            return with_data
+                .filter(|(_, direction)| direction.packets > 0)
+                .map(|(from, direction)| tcp_report(direction, ends_of(from)))
+                .collect();
+        }
+        let is_quic = self.is_quic;
+        let with_data = self.udp.into_iter().enumerate();
+        with_data
+            .filter(|(_, direction)| direction.packets > 0)
+            .map(|(from, direction)| udp_report(direction, is_quic, ends_of(from)))
+            .collect()
+    }
+}
+
+/// Interface, source and destination.
+pub(crate) type Route = (String, SocketAddr, SocketAddr);
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+fn millis(nanos: u64) -> f64 {
+    nanos as f64 / 1e6
+}
+
+fn mbps(bytes: u64, (first, last): (u64, u64)) -> Option<f64> {
+    (last > first).then(|| bytes as f64 * 8.0 / seconds(last - first) / 1e6)
+}
+
+/// A report with the fields that both protocols have.
+fn report(
+    protocol: &'static str,
+    (interface, source, destination): Route,
+    (packets, bytes): (u64, u64),
+    span: (u64, u64),
+    deliveries: Vec<(u32, u32)>,
+) -> FlowReport {
+    FlowReport {
+        protocol,
+        interface,
+        source,
+        destination,
+        start_s: seconds(span.0),
+        duration_s: seconds(span.1 - span.0),
+        packets,
+        bytes,
+        throughput_mbps: mbps(bytes, span),
+        goodput_mbps: None,
+        rtt_from: None,
+        rtt_samples: 0,
+        rtt_min_ms: None,
+        rtt_p50_ms: None,
+        rtt_p95_ms: None,
+        queue_p50_ms: None,
+        queue_p95_ms: None,
+        retransmitted: None,
+        late: None,
+        reordered: None,
+        loss_rate: None,
+        limited_by: None,
+        path_share: None,
+        window_share: None,
+        sender_share: None,
+        unlimited_s: Vec::new(),
+        delivery_from: "arrivals",
+        trace_start_s: deliveries
+            .first()
+            .map_or(0.0, |(ms, _)| f64::from(*ms) / 1e3),
+        deliveries,
+        overhead: 1.0,
+    }
+}
+
+impl FlowReport {
+    /// A report of intervals that another program measured: their duration in s and bytes of data.
+    pub(crate) fn of_intervals(
+        protocol: &'static str,
+        route: Route,
+        (duration_s, bytes): (f64, f64),
+        deliveries: Vec<(u32, u32)>,
+    ) -> Self {
+        let span = (0, (duration_s * 1e9) as u64);
+        let flow = report(protocol, route, (0, 0), span, deliveries);
+        FlowReport {
+            bytes: bytes as u64,
+            throughput_mbps: None,
+            goodput_mbps: mbps(bytes as u64, span),
+            delivery_from: "intervals",
+            ..flow
+        }
+    }
+
+    pub(crate) fn set_round_trips(
+        &mut self,
+        from: &'static str,
+        times: &Times,
+        least: Option<u64>,
+    ) {
+        let Some(least) = least else { return };
+        let least_ms = millis(least);
+        self.rtt_from = Some(from);
+        self.rtt_samples = times.count().max(1);
+        self.rtt_min_ms = Some(least_ms);
+        self.rtt_p50_ms = times.quantile_ms(0.5);
+        self.rtt_p95_ms = times.quantile_ms(0.95);
+        let queue = |rtt: Option<f64>| rtt.map(|rtt| (rtt - least_ms).max(0.0));
+        self.queue_p50_ms = queue(self.rtt_p50_ms);
+        self.queue_p95_ms = queue(self.rtt_p95_ms);
+    }
+
+    fn set_limits(&mut self, stretches: &[(u64, u64, Limit)]) {
+        let total: u64 = stretches.iter().map(|(from, to, _)| to - from).sum();
+        let share = |limit: Limit| {
+            let of_it = stretches.iter().filter(|(.., one)| *one == limit);
+            let time: u64 = of_it.map(|(from, to, _)| to - from).sum();
+            time as f64 / total.max(1) as f64
+        };
+        let all = [Limit::Path, Limit::Window, Limit::Sender].map(|limit| (limit, share(limit)));
+        self.limited_by = all
+            .iter()
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|most| most.0);
+        [self.path_share, self.window_share, self.sender_share] = all.map(|(_, share)| Some(share));
+        let mut longest: Vec<_> = (stretches.iter())
+            .filter(|(.., limit)| *limit != Limit::Path)
+            .collect();
+        longest.sort_by_key(|(from, to, _)| std::cmp::Reverse(to - from));
+        longest.truncate(MOST_STRETCHES);
+        longest.sort_by_key(|(from, ..)| *from);
+        let in_seconds =
+            |&&(from, to, limit): &&(u64, u64, Limit)| (from as f64 / 1e3, to as f64 / 1e3, limit);
+        self.unlimited_s = longest.iter().map(in_seconds).collect();
+    }
+}
+
+fn tcp_report(direction: Direction, route: Route) -> FlowReport {
+    let span = direction.span.unwrap_or_default();
+    let limits = direction.limits();
+    let overhead = direction.bytes as f64 / direction.payload.max(1) as f64;
+    let is_acknowledged = !direction.deliveries.is_empty();
+    let deliveries = if is_acknowledged {
+        direction.deliveries
+    } else {
+        direction.arrivals
+    };
+    let counts = (direction.packets, direction.bytes);
+    let mut flow = report("tcp", route, counts, span, deliveries);
+    flow.retransmitted = Some(direction.retransmitted);
+    flow.late = Some(direction.late);
+    flow.reordered = Some(direction.reordered);
+    let lost = direction.retransmitted + direction.late;
+    flow.loss_rate = Some(lost as f64 / direction.packets as f64);
+    if is_acknowledged {
+        flow.goodput_mbps = mbps(direction.delivered, span);
+        flow.set_round_trips("acknowledgements", &direction.rtt, direction.least_rtt);
+        flow.set_limits(&limits);
+        flow.delivery_from = "acknowledgements";
+        flow.overhead = overhead;
+    }
+    flow
+}
+
+fn udp_report(direction: UdpDirection, is_quic: bool, route: Route) -> FlowReport {
+    let span = direction.span.unwrap_or_default();
+    let protocol = if is_quic { "quic" } else { "udp" };
+    let counts = (direction.packets, direction.bytes);
+    let mut flow = report(protocol, route, counts, span, direction.arrivals);
+    // A bit that changes twice a connection, or at random with each packet, is not spun.
+    let spun = direction.rtt.count();
+    let is_spun = spun > 2 && spun < direction.packets / 4;
+    match (direction.rtt.quantile_ms(0.0), direction.least_rtt) {
+        (Some(least), _) if is_spun => {
+            let least_ns = (least * 1e6) as u64;
+            flow.set_round_trips("spin bit", &direction.rtt, Some(least_ns));
+        }
+        (_, handshake) => flow.set_round_trips("handshake", &Times::default(), handshake),
+    }
+    flow
+}

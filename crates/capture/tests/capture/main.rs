@@ -1,0 +1,5 @@
+//! Tests of this crate from outside.
+
+mod corpus;
+mod direction;
+mod simulated;

@@ -1,0 +1,178 @@
+"""`verus compare --pcap` and `verus analyze` of captures: beside tshark, the simulator, and the channel."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from verus import _verus
+
+Command = Callable[..., Any]
+
+RUN = ("compare", "--trace", "rate:8", "--duration", "10", "--queue", "droptail:bytes=60kB", "--json")
+
+
+@pytest.fixture(scope="module")
+def tshark() -> Callable[..., list[list[str]]]:
+    """tshark's output for a capture: the named fields of each packet, or nothing for an option `-w`.
+
+    Where it is not installed, its tests are skipped, but fail where `CI` is set.
+    """
+    path = shutil.which("tshark")
+    if path is None:
+        why = "no tshark on the PATH (apt install tshark)"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(why)
+
+    def run(capture: Path, *words: str) -> list[list[str]]:
+        first = next((at for at, word in enumerate(words) if at % 2 == 0 and not word.startswith("-")), len(words))
+        fields = [word for field in words[first:] for word in ("-e", field)]
+        command = [path, "-n", "-r", str(capture), *words[:first]]
+        if fields:
+            command += ["-T", "fields", *fields]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        complaints = [text for text in done.stderr.splitlines() if text and not text.startswith("Running as user")]
+        assert not complaints
+        return [text.split("\t") for text in done.stdout.splitlines()]
+
+    return run
+
+
+def test_tshark_computes_what_the_simulator_measures(
+    verus: Command, tshark: Callable[..., list[list[str]]], tmp_path: Path
+) -> None:
+    captures = tmp_path / "captures"
+    run = verus(*RUN, "--duration", "5", "--scheme", "cubic", "vegas", "--flows", "2", "--pcap", captures)
+    rows = {row["scheme"]: row for row in map(json.loads, run.out.splitlines())}
+    for scheme, row in rows.items():
+        capture, before = captures / f"{scheme}_rate-8_seed1.pcapng", tmp_path / f"{scheme}.pcapng"
+        packets = tshark(
+            capture,
+            *("-o", "ip.check_checksum:TRUE"),
+            *("frame.interface_name", "ip.src", "frame.len", "ip.len", "ip.checksum.status"),
+            *("frame.comment", "_ws.malformed", "tcp.len"),
+        )
+        # Checksums are right, nothing is malformed, and the original length is that of the IP header.
+        for _, _, length, ip_length, checksum, _, malformed, tcp_length in packets:
+            assert (length, checksum, malformed) == (ip_length, "1", "")
+            assert tcp_length
+        dropped = sum("dropped: " in packet[5] for packet in packets)
+        assert (dropped > 0) == (row["loss_rate"] > 0) == (scheme == "cubic")
+        # tshark follows a connection through the whole file: one side of the bottleneck at a time.
+        tshark(capture, "-Y", 'frame.interface_name == "bottleneck in"', "-w", str(before))
+        analysis = ("tcp.analysis.retransmission", "tcp.analysis.out_of_order", "tcp.analysis.ack_rtt")
+        analyzed = tshark(before, "ip.src", "ip.dst", *analysis)
+        for flow in row["per_flow"]:
+            sender = f"10.1.0.{flow['flow'] + 1}"
+            sent = [packet for packet in analyzed if packet[0] == sender]
+            # Each packet whose data has passed before; tshark takes some for late ones.
+            again = sum(bool(packet[2] or packet[3]) for packet in sent)
+            assert again / len(sent) == pytest.approx(flow["retransmit_rate"], abs=1e-9)
+            departed = [int(packet[2]) for packet in packets if packet[:2] == ["bottleneck out", sender]]
+            assert 8e-6 * sum(departed) / row["duration_s"] == pytest.approx(flow["throughput_mbps"], rel=1e-9)
+            rtt_ms = 1e3 * np.array(
+                [packet[4] for packet in analyzed if packet[1] == sender and packet[4]], dtype=float
+            )
+            if scheme == "vegas":  # in recovery it waits for the number that acknowledges all, whatever SACK says
+                assert rtt_ms.mean() == pytest.approx(flow["rtt_mean_ms"], rel=1e-3)
+                assert np.quantile(rtt_ms, 0.95) == pytest.approx(flow["rtt_p95_ms"], rel=2e-3)
+
+
+def test_a_run_is_the_same_with_a_capture_and_each_run_has_one(verus: Command, tmp_path: Path) -> None:
+    without = verus(*RUN, "--scheme", "verus", "--mix", "cubic+verus").out
+    captures = tmp_path / "captures"
+    again = verus(*RUN, "--scheme", "verus", "--mix", "cubic+verus", "--pcap", captures)
+    assert again.out == without
+    assert f"Captures: {captures}" in again.err
+    assert len(list(captures.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "more", "problem"),
+    [
+        ("one.pcapng", (), "is to be a folder"),
+        ("file", (), "is not a folder"),
+        ("full", (), "not empty"),
+        ("captures", ("--emulate",), "simulated runs"),
+    ],
+)
+def test_a_bad_place_is_one_error_and_leaves_nothing(
+    place: str, more: tuple[str, ...], problem: str, verus: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("")
+    refused = verus(*RUN, "--scheme", "cubic", "--pcap", tmp_path / place, *more)
+    assert refused.code == 2
+    assert problem in refused.err
+    assert refused.out == ""
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != ".cache") == ["file", "full"]
+
+
+@pytest.mark.parametrize("channel", ["city-driving-3g-up", "rate:8"])
+def test_the_trace_of_a_capture_is_the_channel(channel: str, verus: Command, tmp_path: Path) -> None:
+    """Within 1 % of its rate, and correlated by 0.97 in bins of 100 ms."""
+    captures, trace = tmp_path / "captures", tmp_path / "link.trace"
+    options = ("--trace", channel, "--duration", "30", "--queue", "droptail:bytes=250kB", "--json", "--pcap", captures)
+    row = json.loads(verus("compare", *options, "--scheme", "cubic").out)
+    (capture,) = captures.iterdir()
+    analyzed = verus("analyze", capture, "--json", "--trace-out", trace)
+    assert analyzed.code == 0
+    flow = next(flow for flow in map(json.loads, analyzed.out.splitlines()) if flow["flow"] == 1)
+    assert flow["path_share"] > 0.9
+    assert "there it is the channel" in analyzed.err
+    times = _verus.trace_read(str(trace))["times_ms"]
+    mbps = len(times) * 1504 * 8 / (times[-1] - times[0]) / 1e3
+    # An acknowledgement comes a propagation delay there and back after its packet has left the link.
+    begin_ms = 1e3 * flow["trace_start_s"] - 40
+    if channel != "rate:8":
+        link = _verus.trace_read(channel, 1, 30.0)["times_ms"]
+        bins = np.arange(2_000, 29_000, 100)  # slow start is over
+        carried = np.histogram(link, bins)[0]
+        read = np.histogram(times + begin_ms, bins)[0]
+        assert np.corrcoef(carried, read)[0, 1] > 0.97
+        assert read.sum() == pytest.approx(carried.sum(), rel=0.01)
+    else:
+        assert mbps == pytest.approx(8, rel=0.01)
+    # It is a channel for `compare`.
+    played = json.loads(verus("compare", "--trace", trace, "--duration", "30", "--scheme", "cubic", "--json").out)
+    assert played["capacity_mbps"] == pytest.approx(row["capacity_mbps"], rel=0.02)
+
+
+def test_the_table_names_what_limits_a_flow(verus: Command, tmp_path: Path) -> None:
+    captures = tmp_path / "captures"
+    verus(*RUN, "--scheme", "constant:rate_mbps=4", "--pcap", captures)
+    (capture,) = captures.iterdir()
+    trace = tmp_path / "slow.trace"
+    analyzed = verus("analyze", capture, "--trace-out", trace)
+    assert "bottleneck in" in analyzed.out
+    assert "(sender)" in analyzed.err
+    refused = verus("analyze", capture, "--trace-out", trace)
+    assert refused.code == 2
+    assert "--force" in refused.err
+    assert verus("analyze", capture, "--trace-out", trace, "--flow", "9", "--force").code == 2
+
+
+def test_iperf3_is_read_too_and_a_broken_capture_names_its_place(verus: Command, tmp_path: Path) -> None:
+    intervals = [
+        {"sum": {"start": second, "end": second + 1, "seconds": 1, "bytes": 1_504_000, "omitted": False}, "streams": []}
+        for second in range(5)
+    ]
+    (tmp_path / "test.json").write_text(json.dumps({"start": {}, "intervals": intervals, "end": {}}))
+    trace = tmp_path / "iperf3.trace"
+    analyzed = verus("analyze", tmp_path / "test.json", "--json", "--trace-out", trace)
+    assert json.loads(analyzed.out)["goodput_mbps"] == pytest.approx(12.032)
+    assert len(_verus.trace_read(str(trace))["times_ms"]) == 5000
+    assert "nothing faster" in analyzed.err
+    (tmp_path / "broken.pcapng").write_bytes(b"\x0a\x0d\x0d\x0a" + bytes(28))
+    broken = verus("analyze", tmp_path / "broken.pcapng")
+    assert broken.code != 0
+    assert "broken.pcapng" in broken.err
+    assert "byte 0" in broken.err
