@@ -174,9 +174,7 @@ def as_ended(
         return
     qlog = None if logs is None else logs.of(range(len(runs)))
     texts = [run.to_json() for run in runs]
-    work = _verus.simulate_many(
-        texts, threads or cores(), columns=columns, qlog=qlog, wait=False, pcap=_pcap(captures)
-    )
+    work = _verus.simulate_many(texts, threads or cores(), columns=columns, qlog=qlog, wait=False, pcap=_pcap(captures))
     try:
         done = 0
         while done < len(runs):

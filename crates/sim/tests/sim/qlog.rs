@@ -45,7 +45,7 @@ fn logged(scenario: &Scenario, dialect: Dialect, limit: u64) -> (Outcome, Vec<(V
         Qlog::new(sink.clone(), dialect, limit, &about, Time::ZERO)
     });
     let plan = scenario.plan().expect("valid");
-    let (outcome, ends) = plan
+    let (outcome, ends, _) = plan
         .run_logged(logs.collect(), None, &mut |_| true)
         .expect("it runs");
     let texts = sinks

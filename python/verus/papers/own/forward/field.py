@@ -286,6 +286,7 @@ def _newcomers(run: Seen, flows: int, apart_s: float) -> float:
 
 
 def read_crowd(flows: int, apart_s: float, runs: Sequence[Seen]) -> dict[str, float]:
+    """Throughput, shares and delays of a crowd once all of it is there; `runs` are one flow alone, and the crowd."""
     alone, run = runs
     settled = apart_s * (flows - 1) + SETTLE_S
     end = settled + WATCH_S
@@ -394,6 +395,7 @@ def _company(field: Field) -> Iterator[Row]:
 
 
 def read_longer(after_ms: float, runs: Sequence[Seen]) -> dict[str, float]:
+    """Use of a path in the seconds after its delay became `after_ms` each way, at 12 s, and the error of D."""
     (run,) = runs
     believed = replace(run, options={"from_s": 16.8, "to_s": 17.1})
     estimates = (
@@ -419,6 +421,7 @@ def _read_outage(seconds: float, runs: Sequence[Seen]) -> dict[str, float]:
 
 
 def read_chance(runs: Sequence[Seen]) -> dict[str, float]:
+    """Mean use, in percent, and mean queueing delay, in ms, over the runs."""
     return {"used %": fmean(map(_used, runs)), "delay ms": fmean(map(_delay, runs))}
 
 
