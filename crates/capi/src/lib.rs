@@ -120,7 +120,12 @@ fn write_message(text: &str, message: *mut c_char, message_bytes: usize) {
     if message.is_null() || message_bytes == 0 {
         return;
     }
-    let cut = text.floor_char_boundary(message_bytes - 1);
+    let longest = text.len().min(message_bytes - 1);
+    // The empty prefix ends at a boundary.
+    let cut = (0..=longest)
+        .rev()
+        .find(|&at| text.is_char_boundary(at))
+        .unwrap_or(0);
     // SAFETY: the buffer has room for `message_bytes`, as the header demands, and `cut` is less.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), message, cut);

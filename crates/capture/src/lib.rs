@@ -1,6 +1,6 @@
 //! Captures of packets: written of simulated links, and read to learn about a path.
 //!
-//! [`write`] and [`record`] write pcapng (draft-ietf-opsawg-pcapng) with a capture point on each side of the bottleneck.
+//! [`mod@write`] and [`record`] write pcapng (draft-ietf-opsawg-pcapng) with a capture point on each side of the bottleneck.
 //! [`simulated`] gives the simulator's packets real headers. [`read`] and [`dissect`] take captures of any program, and
 //! [`analysis`] reports their flows; [`iperf3`] does the same with iperf3's intervals.
 

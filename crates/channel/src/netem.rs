@@ -383,7 +383,10 @@ impl Typed {
             }
         };
         match self.loss {
-            Some(LossModelConfig::Random { p, correlation }) if correlation == 0.0 => {
+            Some(LossModelConfig::Random {
+                p,
+                correlation: 0.0,
+            }) => {
                 netem.loss = Some(p);
             }
             model => netem.loss_model = model,
