@@ -169,7 +169,7 @@ def test_a_run_json_of_another_kind_is_refused(content: str, word: str, refused:
         (("analyze", "nothing.log.xz"), ("nothing.log.xz",)),
         (("report", "nowhere"), ("`nowhere`: there is no such folder",)),
         (("report",), ("DIR",)),
-        (("reproduce", "everything"), ("everything", "cs244")),
+        (("reproduce", "everything"), ("everything", "verus reproduce list")),
         (("reproduce", "cs244", "--seed", "-1"), ("--seed", "-1")),
         (("reproduce", "cs244", "--traces", "nowhere"), ("--traces", "nowhere")),
         (("reproduce", "cs244"), ("verus trace fetch cs244", "--built-in")),

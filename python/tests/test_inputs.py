@@ -75,6 +75,7 @@ LIGHT = {"light_trace": "light", "packet_bytes": 1400}
 SAMPLES: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
     "channel": ({}, opportunities(3), opportunities(5)),
     "delay_series": ({}, lines(*[20] * 100), lines(*[40] * 100)),
+    "loss_series": ({}, lines(*[0] * 50, *[0.5] * 50), lines(*[0.5] * 50, *[0] * 50)),
     "light_trace": ({"packet_bytes": 1400}, trains(20), trains(30)),
     "ack_light_trace": ({"ack": "rate:5"}, trains(20), trains(30)),
     "size_offsets": (LIGHT, *(lines(*(f"{size} {ms}" for size in range(100, 1500, 100))) for ms in (1, 3))),
@@ -108,7 +109,7 @@ CASES = [
 
 def test_the_schema_has_fields_of_every_kind() -> None:
     assert {"trace", "second_trace", "ack"} <= set(named("channel"))
-    assert {"delay_series", "light_trace", "size_offsets"} <= set(named("file"))
+    assert {"delay_series", "light_trace", "loss_series", "size_offsets"} <= set(named("file"))
     assert set(named("scheme")) == {"scheme"}
 
 
@@ -210,12 +211,12 @@ def test_a_worker_needs_none_of_the_files(tried: Tried, tmp_path: Path, monkeypa
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    (packed,) = cluster._work(texts, store.engine(), [*files], *contents)
+    (packed,) = cluster._work(texts, store.engine(), None, [*files], *contents)
     assert isinstance(packed, bytes), packed
     remote = store.unpack(packed)
     assert remote["metrics"] == local["metrics"]
     with pytest.raises(RuntimeError, match="a worker has another build of the simulator"):
-        cluster._work(texts, "another", [*files], *contents)
+        cluster._work(texts, "another", None, [*files], *contents)
 
 
 def test_what_is_no_file_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

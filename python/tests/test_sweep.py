@@ -480,7 +480,7 @@ def test_a_run_that_fails_costs_none_of_the_others(verus: Command, tmp_path: Pat
     assert last.strip().startswith("1 of 2 runs are kept in")
     failing, _ = (one.run for one in study.read(tmp_path / "s.toml").runs)
     texts, files = cluster._packed([failing], inputs.Digests())
-    (told,) = cluster._work(texts, store.engine(), [*files], BROKEN.encode())
+    (told,) = cluster._work(texts, store.engine(), None, [*files], BROKEN.encode())
     assert isinstance(told, str)
     assert "broken" in told
     (tmp_path / "mine.py").write_text(BROKEN.replace('raise ValueError("broken")', "..."))

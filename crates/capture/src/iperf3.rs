@@ -115,7 +115,9 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<FlowReport, Error> {
         .peekable();
     let Some(first) = intervals.peek().map(|first| first.sum.start) else {
         return Err(fail(
-            "has no intervals (iperf3 -J, without -i 0)".to_owned(),
+            "has no intervals, as `iperf3 -J` writes them without -i 0; a link log of Mahimahi has lines such as `74 + 1482`, \
+             and this looks like JSON"
+                .to_owned(),
         ));
     };
     let (mut rtt, mut least) = (Times::default(), None);

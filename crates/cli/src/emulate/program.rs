@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration as Span, Instant};
+use std::time::Duration as Span;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use verus_senders::Program;
 
 use super::flow::{Flow, Outcome};
+use super::stage::now;
 
 /// Interval of checks for the end of the run, or of a program.
 const LOOK: Span = Span::from_millis(10);
@@ -90,14 +91,6 @@ fn sink(flow: &Flow<'_>) -> io::Result<u64> {
         }
     }
     Ok(received)
-}
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "how long a program takes to start, in real time"
-)]
-pub fn now() -> Instant {
-    Instant::now()
 }
 
 /// Whether a socket of the calling thread's namespace is bound to the port.

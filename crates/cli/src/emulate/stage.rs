@@ -17,10 +17,17 @@ use verus_emu::packet::Packet;
 use verus_measure::Meter;
 use verus_sim::{Paths, Scenario};
 
-use super::program::now;
-
 /// Limit of the time to connect, and of the time until a first packet of data.
 const PATIENCE: Span = Span::from_secs(20);
+
+/// Now, by the system's clock.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "programs and senders run in real time"
+)]
+pub fn now() -> Instant {
+    Instant::now()
+}
 
 /// The state of a run, shared by its threads.
 #[derive(Debug)]
