@@ -42,6 +42,7 @@ fn runs<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Scenario> {
     let scenarios: BTreeMap<String, Value> =
         serde_json::from_str(include_str!("goldens.json")).expect("an object of scenarios");
     write_delays();
+    write_losses();
     write_light_trace();
     write_sizes();
     let model = format!("model:file={}", trained());
@@ -78,6 +79,12 @@ fn write_delays() {
     let text: String = lines.map(|ms| format!("{ms}\n")).collect();
     let path = format!("{FOLDER}/golden-delays");
     std::fs::write(path, text).expect("the series can be written");
+}
+
+/// Writes a series of losses: a second without any but for its last 10 ms, in which half of the packets are lost.
+fn write_losses() {
+    let text = format!("{}0.5\n", "0\n".repeat(99));
+    std::fs::write(format!("{FOLDER}/golden-losses"), text).expect("the series can be written");
 }
 
 /// Writes a light trace: trains of one to six packets each 100 ms, with delays from 15 to 44 ms.
