@@ -75,9 +75,9 @@ def test_the_page_states_what_the_formulas_give() -> None:
     assert (
         f"a factor of {np.exp(root.real):.2f} each round trip, with a period of {2 * np.pi / root.imag:.1f} T*" in text
     )
-    for trip, seconds in ((40, "0.9 s"), (200, "12.5 s")):
+    for trip, seconds in ((40, "1.0 s"), (200, "13.4 s")):
         queue = equilibrium.steady_queue_ms(25)
-        assert f"{5 * (trip + queue) ** 2 / queue / 1e3:.1f} s" == seconds
+        assert f"{16 / 3 * (trip + queue) ** 2 / queue / 1e3:.1f} s" == seconds
         assert f"{seconds} " in text
 
 
