@@ -88,6 +88,7 @@ ON_PAGE = {
     "sweeps.txt",
     "umts.txt",
     "users.txt",
+    "virtual-speed.txt",
 }
 #: The rows of `forward.csv` that sentences quote, by group; its page shows means of the others.
 QUOTED = ("beside one Cubic", "files alone", "jitter")
@@ -587,12 +588,9 @@ def main() -> None:
     parser.add_argument("--timed", action="store_true", help="what depends on the machine, instead of what does not")
     parser.add_argument("--only", nargs="*", metavar="RESULT", help="these results alone")
     options = parser.parse_args()
-    names = options.only or [
-        *(name for name, entry in PRINTED.items() if entry.timed == options.timed),
-        *(name for name in REPRODUCED if (name in TIMED) == options.timed),
-        *(name for name in MADE if (name in TIMED) == options.timed and name not in ASKED),
-    ]
     results = [*REPRODUCED, *PRINTED, *MADE]
+    timed = TIMED | {name for name, entry in PRINTED.items() if entry.timed}
+    names = options.only or [name for name in results if name not in ASKED and (name in timed) == options.timed]
     if unknown := set(names) - set(results):
         sys.exit(f"--only: no result is called {', '.join(sorted(unknown))}; known: {', '.join(results)}")
     if not options.traces and not WITHOUT_RECORDINGS.issuperset(names):

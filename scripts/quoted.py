@@ -162,7 +162,7 @@ MIXES = "verus compare --trace rate:20 --mix 'verus*2+cubic*2' 'forward*2+cubic*
 TUTORIAL = "docs/tutorials/compare.md"
 
 QUOTES = [
-    Quote("README.md", "(about {} minutes once built, {} on a bare machine)", _minutes),
+    Quote("README.md", "(about {} minutes once built, {} on a bare machine of two cores)", _minutes),
     Quote("README.md", "{} % of the link with a 95th percentile of {} ms", _judged),
     Quote("README.md", "on bad Wi-Fi ({} to {} % of the link,", _bad_wifi),
     Quote("README.md", "gets {} and {} of a fair share at 10 Mbit/s, {} and {} at 50.", _shares),

@@ -118,6 +118,14 @@ def test_a_constant_rate_and_a_built_in_channel_are_found_again() -> None:
         assert all(quantity.ks_distance < 0.35 for quantity in fit.quantities)
 
 
+def test_half_of_the_built_in_channels_are_named_as_themselves() -> None:
+    """As docs/paths.md says, of 30 s with another seed than that of the fit."""
+    names = [channel["name"] for channel in _verus.list_channels() if channel["kind"] == "built-in"]
+    fits = {name: fitting.fit_rate(_verus.trace_generate(name, 5, 30.0)) for name in names}
+    assert 2 * sum(fit.settings == {"trace": name} for name, fit in fits.items()) >= len(names)
+    assert not any(str(fit.settings["trace"]).startswith("rate:") for fit in fits.values())
+
+
 def test_histograms_are_shares_over_common_bins() -> None:
     fit = fitting.fit_loss(fitting.Gilbert(0.05, 0.3).draw(20_000, np.random.default_rng(1)))
     for quantity in fit.quantities:

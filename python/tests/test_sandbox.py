@@ -16,6 +16,7 @@ import pytest
 from verus import controller
 from verus.errors import FieldError
 from verus.lab import sandbox
+from verus.lab.metric_rows import rows
 from verus.lab.runner import as_ended, measure_each, run_each
 from verus.lab.sandbox import Budget, Sandbox
 from verus.lab.scenario import Contestant, Run, make_run
@@ -78,8 +79,9 @@ def contestant(scheme: str) -> Contestant:
 @pytest.fixture(scope="module")
 def box() -> Iterator[Sandbox]:
     """One sandbox for many: each starts processes."""
-    with Sandbox().used() as one:
-        yield one
+    one = Sandbox()
+    yield one
+    one.stop()
 
 
 def ending(scheme: str, box: Sandbox) -> str:
@@ -103,6 +105,12 @@ TRIES = {
         's = __import__("socket"); s.socket(s.AF_INET, s.SOCK_DGRAM)',
         r"PermissionError: .*\(line 11\)",
     ),
+    "a pair of sockets": (
+        's = __import__("socket"); s.socketpair(s.AF_UNIX, s.SOCK_DGRAM)',
+        r"PermissionError: .*\(line 11\)",
+    ),
+    "word for the next run in a file's times": ('__import__("os").utime("mine.py")', r"PermissionError: .*\(line 11\)"),
+    "a file's rights": ('__import__("os").chmod("mine.py", 0o600)', r"PermissionError: .*\(line 11\)"),
     "a fork bomb": ('[__import__("os").fork() for _ in iter(int, 1)]', r"PermissionError: .*\(line 11\)"),
     "another program": (
         '__import__("subprocess").run(["true"])',
@@ -166,6 +174,7 @@ def test_an_honest_controller_has_the_same_outcomes_with_arrays_and_without() ->
         confined += [measure_each(runs), run_each(runs)]
         plain = [run.without_series() for run in runs]
         confined.append([end for _, end in sorted(as_ended(plain, columns=False), key=lambda pair: pair[0])])
+    assert controller.sandbox.get() is None
     free = [measure_each(runs), run_each(runs)]
     for one, other in zip([*confined], [*free, free[0]], strict=True):
         assert [pack(end) for end in one] == [pack(end) for end in other]
@@ -304,6 +313,8 @@ STRANGE = [
     b"P",
     b"J[]",
     b'J{"outcome": 1}',
+    b'J{"outcome": {}}',
+    b'J{"outcome": {"metrics": {}, "flows": []}}',
     b'J{"failed": 1}',
     b"J" + b"[" * 100_000,
     b"J\xff",
@@ -313,19 +324,30 @@ STRANGE = [
 
 def test_no_answer_of_a_strangers_process_upsets_this_one() -> None:
     draw = random.Random(1)
-    packed = pack({"metrics": {"power": 1.0}})
+    run = over("cubic")
+    (whole,), (plain,) = run_each([run]), measure_each([run])
+    assert not isinstance(whole, RuntimeError)
+    assert not isinstance(plain, RuntimeError)
+    packed = pack(whole)
     for _ in range(200):
         damaged = bytearray(packed)
         damaged[draw.randrange(len(damaged))] = draw.randrange(256)
         STRANGE.append(b"P" + bytes(damaged[: draw.randrange(len(damaged) + 1)]))
     for answer in STRANGE:
-        assert isinstance(outcome_of(answer), RuntimeError | dict)
-    assert outcome_of(b"P" + packed) == {"metrics": {"power": 1.0}}
+        end = outcome_of(answer)
+        assert isinstance(end, RuntimeError | dict)
+        # What is taken for an outcome can be read as one.
+        assert isinstance(end, RuntimeError) or rows([run], [end])
+    assert pack(outcome_of(b"P" + packed)) == packed
+    assert outcome_of(b"J" + json.dumps({"outcome": plain}).encode(), columns=False) == plain
+    for name in ("power", "per_flow"):
+        broken = {**plain, "metrics": {**plain["metrics"], name: "none"}}
+        assert isinstance(outcome_of(b"J" + json.dumps({"outcome": broken}).encode(), columns=False), RuntimeError)
     assert str(outcome_of(b'J{"failed": "no\\nmore"}')) == "no more"
 
 
-def outcome_of(answer: bytes) -> Any:
-    """The outcome of a run that has this answer."""
+def outcome_of(answer: bytes, *, columns: bool = True) -> Any:
+    """The outcome of a run of one flow that has this answer."""
 
     class Strange(sandbox._Server):
         def __init__(self) -> None:
@@ -336,4 +358,5 @@ def outcome_of(answer: bytes) -> Any:
 
     box = Sandbox()
     box._idle.put(Strange())
-    return box._outcome({"kind": "run", "file": "mine.py"})
+    scenario = json.dumps({"flows": [{"scheme": "mine.py:Mine"}]})
+    return box._outcome({"kind": "run", "file": "mine.py", "scenario": scenario, "columns": columns})

@@ -169,14 +169,14 @@ impl Host {
         received_ns: u64,
     ) -> Result<(), Status> {
         let now = self.time(now_ns)?;
-        let in_flight = self.packets.contains_key(&number);
-        if !in_flight && !self.lost.contains_key(&number) {
-            return Err(Status::UnknownPacket);
-        }
+        let (packet, in_flight) = match self.packets.remove(&number) {
+            Some(packet) => (packet, true),
+            None => {
+                let lost = self.lost.remove(&number);
+                (lost.ok_or(Status::UnknownPacket)?, false)
+            }
+        };
         self.begin_event(now);
-        let removed = self.packets.remove(&number);
-        let packet = removed.or_else(|| self.lost.remove(&number));
-        let packet = packet.expect("one of the two has it");
         let elapsed = now.since(packet.at);
         let rtt = Duration::from_nanos(elapsed.as_nanos().saturating_sub(held_ns));
         let acked = Acked {
@@ -200,11 +200,8 @@ impl Host {
 
     pub(crate) fn on_lost(&mut self, now_ns: u64, number: u64) -> Result<(), Status> {
         let now = self.time(now_ns)?;
-        if !self.packets.contains_key(&number) {
-            return Err(Status::UnknownPacket);
-        }
+        let packet = self.packets.remove(&number).ok_or(Status::UnknownPacket)?;
         self.begin_event(now);
-        let packet = self.packets.remove(&number).expect("it was there");
         self.in_flight = self.in_flight.saturating_sub(packet.size);
         self.pending.lost.push(packet);
         self.remember_lost(packet);

@@ -292,8 +292,9 @@ pub unsafe extern "C" fn verus_marked(
     with(controller, |host| host.on_marked(now_ns, packets))
 }
 
-/// Ends the report of one acknowledgement or loss timer: the controller learns of all of it together. Any later call
-/// does this, too.
+/// Ends the report of one acknowledgement or loss timer: the controller learns of all of it together. A call with
+/// a later time does this, too, as do `verus_sent`, `verus_timeout`, `verus_tick` and `verus_packet_size`;
+/// `verus_get_state` does not.
 ///
 /// # Safety
 /// The controller is null or of `verus_new`, and not freed.

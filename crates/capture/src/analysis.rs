@@ -20,7 +20,7 @@ use crate::read::{self, Interface};
 pub const MOST_CONNECTIONS: usize = 1024;
 
 /// How many entries all flows keep; the rest of the capture is left out.
-const MOST_ENTRIES: usize = 1 << 24;
+const MOST_ENTRIES: i64 = 1 << 24;
 
 /// How many stretches are named.
 const MOST_STRETCHES: usize = 16;
@@ -224,15 +224,15 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
 }
 
 impl Connection {
-    /// A datagram of the end with index `from` passes; returns how many entries were added.
-    fn on_datagram(&mut self, at: u64, from: usize, datagram: &Datagram) -> usize {
+    /// A datagram of the end with index `from` passes; returns how many entries more are kept.
+    fn on_datagram(&mut self, at: u64, from: usize, datagram: &Datagram) -> i64 {
         match &datagram.transport {
             Transport::Tcp(segment) => {
                 let before = self.tcp[0].kept() + self.tcp[1].kept();
                 self.on_segment(at, from, datagram.bytes, segment);
                 self.tcp[0].kept() + self.tcp[1].kept() - before
             }
-            Transport::Udp(udp) => self.on_udp(at, from, datagram.bytes, udp),
+            Transport::Udp(udp) => self.on_udp(at, from, datagram.bytes, udp) as i64,
         }
     }
 

@@ -25,6 +25,9 @@ const MILLISECOND: u64 = 1_000_000;
 /// Segments, holes and ranges that are remembered; beyond that, the oldest are forgotten.
 const MOST_PIECES: usize = 1 << 16;
 
+/// The payload of a segment on the wire, bytes: a capture at a sender shows what its network card cuts up only later.
+const SEGMENT: u64 = 1460;
+
 /// Unwrapped sequence numbers begin here, so that all are positive.
 const ORIGIN: u64 = 1 << 33;
 
@@ -144,9 +147,10 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// The number of entries that it keeps: what grows with the capture.
-    pub fn kept(&self) -> usize {
-        self.deliveries.len() + self.arrivals.len() + self.bins.len()
+    /// Its memory, in entries of 8 bytes. Pieces take eight each, and may become fewer.
+    pub fn kept(&self) -> i64 {
+        let pieces = self.sent.len() + self.holes.len() + self.sacked.len();
+        (self.deliveries.len() + self.arrivals.len() + self.bins.len() + 8 * pieces) as i64
     }
 
     /// A segment with data passes; `at` is in ns since the capture began.
@@ -206,7 +210,7 @@ impl Direction {
         let in_flight = self.in_flight();
         let is_full = self
             .window
-            .is_some_and(|window| in_flight + 3 * self.largest_payload > window);
+            .is_some_and(|window| in_flight + 3 * self.largest_payload.min(SEGMENT) > window);
         self.bin(at).is_full |= is_full;
     }
 

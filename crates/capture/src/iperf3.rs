@@ -15,11 +15,14 @@ use crate::flow::Times;
 /// The most of a file that is read, bytes.
 pub const LARGEST: u64 = 64 << 20;
 
-/// The longest test, s: a day.
-const LONGEST_S: f64 = 86_400.0;
+/// The longest test whose intervals are spread over milliseconds, s: an hour.
+const LONGEST_S: f64 = 3_600.0;
 
-/// The most bytes of an interval: more than any network carries.
-const MOST_BYTES: f64 = 1e15;
+/// The fastest interval, bytes a second: 400 Gbit/s.
+const FASTEST: f64 = 50e9;
+
+/// The most bytes of a test: each 1500 of them may become an opportunity of a trace.
+const MOST_BYTES: f64 = 400e9;
 
 /// Why such a file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +135,8 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<FlowReport, Error> {
         } = interval.sum;
         // Clocks of ends differ by microseconds between intervals.
         let is_next = start >= end - 0.01 && to > start && to - first <= LONGEST_S;
-        if !is_next || !(0.0..=MOST_BYTES).contains(&bytes) {
+        let most = (FASTEST * (to - start)).min(MOST_BYTES - sum);
+        if !is_next || !(0.0..=most).contains(&bytes) {
             let problem =
                 format!("interval {index}: {bytes} bytes from {start} to {to} s cannot be");
             return Err(fail(problem));

@@ -111,8 +111,8 @@ impl<W: Write> Recorder<W> {
         if let Some(entry) = self.waiting.get_mut(&inside.place) {
             let waited = now.since(inside.place.0).as_millis_f64();
             entry.comment = match why {
-                Why::Chance => "dropped: lost at random".into(),
-                Why::Corrupted => "dropped: damaged on the link".into(),
+                // A damaged packet has left the link before its receiver drops it, so it is no longer inside.
+                Why::Chance | Why::Corrupted => "dropped: lost at random".into(),
                 Why::Refused => "dropped: refused by the queue or the policer".into(),
                 Why::Waited => format!("dropped: by the queue, after {waited:.3} ms in it").into(),
             };

@@ -20,6 +20,9 @@ const QUEUE_PACKETS: u32 = 10_000;
 /// The least MTU with which the kernel lets a device have IPv6 (RFC 8200, section 5).
 pub const IPV6_LEAST_MTU: u16 = 1280;
 
+/// The most buffers that wait to be used again: more than a long queue gives back at once.
+const MOST_SPARE: usize = 1 << 14;
+
 /// Name and addresses of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
@@ -146,7 +149,10 @@ impl Device {
     /// Takes back a buffer that [`Device::read`] gave away.
     #[inline]
     pub fn recycle(&mut self, packet: Packet) {
-        self.spare.push(packet.buffer);
+        // Duplicates give back more buffers than were given away.
+        if self.spare.len() < MOST_SPARE {
+            self.spare.push(packet.buffer);
+        }
     }
 
     /// Packets lost here: what the kernel gave could not be split, or it took none.

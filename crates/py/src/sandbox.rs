@@ -68,7 +68,7 @@ fn confined(_: &[PathBuf], _: &[PathBuf]) -> Result<i32, String> {
     Err(MISSING.to_owned())
 }
 
-/// What is missing.
+/// The reason where a system cannot confine a process.
 const MISSING: &str = "this system offers no Landlock";
 
 /// Denies system calls for the rest of the process's life.
@@ -79,9 +79,10 @@ fn filter() -> Result<(), seccompiler::Error> {
         SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
     };
 
-    /// Of sockets, processes, memory and queues that processes share, and what acts on other processes.
+    /// Calls for sockets, processes, memory and queues that processes share, files' metadata, and other processes.
     const DENIED: &[i64] = &[
         libc::SYS_socket,
+        libc::SYS_socketpair,
         libc::SYS_execve,
         libc::SYS_execveat,
         libc::SYS_ptrace,
@@ -98,8 +99,24 @@ fn filter() -> Result<(), seccompiler::Error> {
         libc::SYS_mq_open,
         libc::SYS_setrlimit,
         libc::SYS_setpriority,
-        libc::SYS_sched_setscheduler,
+        libc::SYS_ioprio_set,
+        libc::SYS_sched_setaffinity,
         libc::SYS_sched_setattr,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setscheduler,
+        // Landlock lets through what changes a file's times, owner and rights, in which one run could leave word for the next.
+        libc::SYS_fchmod,
+        libc::SYS_fchmodat,
+        libc::SYS_fchmodat2,
+        libc::SYS_fchown,
+        libc::SYS_fchownat,
+        libc::SYS_utimensat,
+        libc::SYS_setxattr,
+        libc::SYS_lsetxattr,
+        libc::SYS_fsetxattr,
+        libc::SYS_removexattr,
+        libc::SYS_lremovexattr,
+        libc::SYS_fremovexattr,
         libc::SYS_unshare,
         libc::SYS_setns,
         libc::SYS_mount,
@@ -124,13 +141,27 @@ fn filter() -> Result<(), seccompiler::Error> {
         libc::SYS_clock_adjtime,
         libc::SYS_adjtimex,
         libc::SYS_tkill,
+        libc::SYS_rt_sigqueueinfo,
+        libc::SYS_rt_tgsigqueueinfo,
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork,
         #[cfg(target_arch = "x86_64")]
         libc::SYS_vfork,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chmod,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chown,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_lchown,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utime,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_utimes,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_futimesat,
     ];
 
-    let own = u64::from(std::process::id());
+    let this_process = u64::from(std::process::id());
     let when = |condition| SeccompRule::new(vec![condition]).map(|rule| vec![rule]);
     let mut denied: std::collections::BTreeMap<i64, Vec<SeccompRule>> =
         DENIED.iter().map(|&call| (call, Vec::new())).collect();
@@ -142,7 +173,7 @@ fn filter() -> Result<(), seccompiler::Error> {
     denied.insert(libc::SYS_prlimit64, when(sets_limit)?);
     // The C library signals this process alone, such as to abort it.
     for call in [libc::SYS_kill, libc::SYS_tgkill] {
-        let other = SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, own)?;
+        let other = SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, this_process)?;
         denied.insert(call, when(other)?);
     }
     // The arguments of `clone3` are in memory, which no filter can read: the C library then takes `clone`.

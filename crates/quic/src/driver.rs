@@ -111,10 +111,11 @@ async fn run(connection: impl Connection) {
         if due.is_some_and(|due| due <= now) && path.tick(now.into_std()) {
             connection.wake(path.send_window());
         }
-        if let Some(view) = connection.view()
-            && !view.is_same(driving.view())
-        {
-            driving = view.driving();
+        match connection.view() {
+            // The path was abandoned.
+            None => return,
+            Some(view) if !view.is_same(driving.view()) => driving = view.driving(),
+            Some(_) => {}
         }
     }
 }

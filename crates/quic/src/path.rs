@@ -32,9 +32,9 @@ pub struct PathController {
     drivers: AtomicUsize,
     /// Until when drivers sleep, in ns: [`AWAKE`] while none does, [`UNTIL_WOKEN`] where nothing is due.
     alarm: AtomicU64,
-    /// Something is due before that.
+    /// Notifies a driver that something is due before the alarm.
     sooner: Notify,
-    /// The connection's send window. The driver sets it to its present value, which makes quinn
+    /// The connection's send window. The driver sets it to its present value, which makes the stack
     /// check whether it can send.
     send_window: Arc<AtomicU64>,
 }
@@ -105,8 +105,8 @@ impl PathController {
         Some(self.instant(next))
     }
 
-    /// When a driver should tick next. From now on until it [is awake](Self::awake) whatever makes something
-    /// due before that ends [`sooner`](Self::sooner).
+    /// When a driver should tick next. From now on until the alarm is [`AWAKE`], whatever becomes due earlier ends
+    /// [`sooner`](Self::sooner).
     pub(crate) fn set_alarm(&self, now: Instant) -> Option<Instant> {
         let next = self.update(|bridge| {
             bridge.flush();
@@ -118,7 +118,7 @@ impl PathController {
         Some(self.instant(next))
     }
 
-    /// Until something is due before the alarm.
+    /// Waits until something is due before the alarm.
     pub(crate) async fn sooner(&self) {
         self.sooner.notified().await;
     }

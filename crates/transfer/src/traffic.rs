@@ -50,20 +50,37 @@ struct Watched {
 struct Open {
     connection: Connection,
     view: View,
-    /// Bytes acknowledged on earlier paths.
-    earlier: Bytes,
+    /// What the present controller had delivered when it was last counted.
+    counted: Bytes,
+    /// The controller of the path before, to which quinn returns if the new path is not validated, and its count.
+    previous: Option<(View, Bytes)>,
+    /// Bytes acknowledged on all paths.
+    acknowledged: Bytes,
 }
 
 impl Open {
+    /// Counts what the present controller has delivered since it was last counted.
+    fn count(&mut self) {
+        let delivered = self.view.snapshot().delivered;
+        self.acknowledged += delivered.saturating_sub(self.counted);
+        self.counted = delivered;
+    }
+
     fn count_into(&mut self, traffic: &mut Traffic) -> OpenConnection {
         if let Some(view) = verus_quinn::view(&self.connection)
             && !view.is_same(&self.view)
         {
-            self.earlier += self.view.snapshot().delivered;
-            self.view = view;
+            self.count();
+            let counted = match self.previous.take() {
+                Some((previous, counted)) if previous.is_same(&view) => counted,
+                _ => Bytes::ZERO,
+            };
+            let left = std::mem::replace(&mut self.view, view);
+            self.previous = Some((left, std::mem::replace(&mut self.counted, counted)));
         }
+        self.count();
         let path = self.connection.stats().path;
-        traffic.acknowledged += self.earlier + self.view.snapshot().delivered;
+        traffic.acknowledged += self.acknowledged;
         traffic.packets += path.sent_packets;
         traffic.lost += path.lost_packets;
         OpenConnection {
@@ -118,7 +135,9 @@ impl Watch {
         let open = Open {
             connection: connection.clone(),
             view,
-            earlier: Bytes::ZERO,
+            counted: Bytes::ZERO,
+            previous: None,
+            acknowledged: Bytes::ZERO,
         };
         watched.open.insert(number, open);
         Some(Watching {

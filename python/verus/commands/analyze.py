@@ -23,7 +23,7 @@ def analyze(
     log: str,
     /,
     *,
-    flow: Annotated[int, count("N")] = 1,
+    flow: Annotated[int | None, count("N")] = None,
     trace_out: Annotated[Path | None, one("FILE")] = None,
     force: Flag = False,
     json_: Json = False,
@@ -40,7 +40,7 @@ def analyze(
         The log that `mm-link --uplink-log` or `--downlink-log` wrote, a capture, or the output of `iperf3 -J`. Each may
         be compressed (.gz or .xz).
     flow
-        Number of the flow for --trace-out, in the order of the table.
+        Number of the flow for --trace-out, in the order of the table; 1 unless it is given.
     trace_out
         Write the delivery rate of one flow of a capture as a trace, which `verus compare --trace` takes.
     force
@@ -48,8 +48,10 @@ def analyze(
     json_
         Print JSON instead of a table: one object for a link log, or one a line for each flow of a capture.
     """
+    if trace_out is None and (flow is not None or force):
+        raise FieldError("force" if force else "flow", "is for --trace-out FILE")
     if _verus.log_kind(log) != "link log":
-        _capture(log, flow, trace_out, force=force, json_=json_, talk=talk)
+        _capture(log, 1 if flow is None else flow, trace_out, force=force, json_=json_, talk=talk)
         return
     if trace_out is not None:
         raise FieldError("trace_out", f"is for captures, and `{log}` is none")

@@ -133,6 +133,8 @@ def compare(
     keys: Sequence[str] = ()
     if pcap is not None and settings.emulate:
         raise FieldError("pcap", "is for simulated runs (without --emulate)")
+    if pcap is not None and any(run.scenario["duplicate"] for run in runs):
+        raise FieldError("pcap", "has a packet once, so it takes paths without --duplicate")
     if target is not None and qlog is None and pcap is None:  # what was run before would write no log
         store, keys = _unfinished(runs, out, made := _keys(settings))
     logging = contextlib.nullcontext() if qlog is None else new_logs(qlog, qlog_format or "draft", runs, force=force)

@@ -20,8 +20,8 @@ from verus import _verus, controller
 from verus.controller import imported
 from verus.errors import FieldError
 from verus.lab import inputs, store
-from verus.lab.inputs import Digests, respelt
-from verus.lab.runner import Ended, Progress
+from verus.lab.inputs import Digests, respelt, with_names
+from verus.lab.runner import Ended, Progress, in_order, sandboxed
 from verus.lab.sandbox import Budget, Sandbox
 from verus.lab.scenario import Run
 
@@ -120,11 +120,7 @@ def as_ended(
             if name not in sent:
                 sent[name] = client.submit(bytes, inputs.content(path), key=f"verus-file-{name}")
         parts = [sent[name] for name in files]
-        box = (
-            controller.sandbox.get()
-            if any(controller.names_file(runs[at].scenario["flows"]) for at in indices)
-            else None
-        )
+        box = controller.sandbox.get() if sandboxed([runs[at] for at in indices]) else None
         budget = asdict(box.budget) if isinstance(box, Sandbox) else None
         futures[client.submit(_work, texts, store.engine(), budget, [*files], *parts, pure=False)] = indices
     done = 0
@@ -139,7 +135,10 @@ def as_ended(
             done += 1
             if progress is not None:
                 progress(done, len(runs), done / len(runs))
-            yield index, RuntimeError(told) if isinstance(told, str) else store.unpack(told)
+            if isinstance(told, str):
+                yield index, RuntimeError(told)
+            else:
+                yield index, with_names(store.unpack(told), runs[index].scenario)
 
 
 def _batches(runs: Sequence[Run], *, workers: int) -> Iterator[list[int]]:
@@ -202,9 +201,7 @@ def _work(
         ended = _verus.simulate_many(placed, 1, None, columns=False)
     else:
         with Sandbox(Budget(**budget)).used() as sandbox:
-            ended = [
-                end for _, end in sorted(sandbox.ended(placed, threads=1, columns=False), key=lambda pair: pair[0])
-            ]
+            ended = in_order(sandbox.ended(placed, threads=1, columns=False))
     return [str(end) if isinstance(end, RuntimeError) else store.pack(end) for end in ended]
 
 

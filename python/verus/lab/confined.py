@@ -1,6 +1,6 @@
 """The processes of `verus.lab.sandbox`: one answers requests, and forks a child for each, which confines itself.
 
-A child has loaded nothing of a stranger's before, and ends with its answer: one run learns nothing from another. It
+A child is forked before any foreign code is loaded, and ends with its answer: one run learns nothing from another. It
 reads a run's trace before it is confined, and loads the controller's file afterwards.
 """
 
@@ -26,8 +26,8 @@ from verus import _verus, controller
 #: The most bytes of an answer, and of what a dying child writes about itself.
 MOST_ANSWER, MOST_TRACE = 256 << 20, 64 << 10
 
-#: A child may take this many times its processor time by the clock, and so many seconds more: it may sleep, or wait
-#: for a processor.
+#: A limit by the clock, since a child may sleep or wait for a processor: this many times its processor time, plus these
+#: seconds.
 _PATIENCE, _MORE_S = 10, 30
 
 #: Time in which a child that must end can state its line, in seconds.
@@ -119,9 +119,7 @@ def _ending(status: int, used_s: float, request: Mapping[str, Any]) -> str:
     by = signal.Signals(os.WTERMSIG(status))
     if by == signal.SIGXCPU or (by == signal.SIGKILL and used_s >= request["cpu_s"]):
         return f"took more than {request['cpu_s']} s of processor time (`cpu_s` of [tune])"
-    return (
-        f"the process ended by {by.name}, as it does without memory ({request['memory_mb']} MiB, `memory_mb` of [tune])"
-    )
+    return f"the process ended by {by.name} (its memory: {request['memory_mb']} MiB, `memory_mb` of [tune])"
 
 
 def _line(trace: bytes, file: str) -> int | None:
@@ -171,11 +169,13 @@ def _done(request: Mapping[str, Any]) -> bytes:
             return JSON + json.dumps({"missing": str(error)}).encode()
     if kind == "find":
         values = [Path(value) for _, value in request["pairs"] if Path(value).is_file()]
-        _confine_before([Path(request["file"]), *values])
         try:
+            _confine_before([Path(request["file"]), *values])
             _, *found = controller.find(request["file"], request["name"], request["pairs"])
         except ValueError as error:
             return JSON + json.dumps({"refused": str(error)}).encode()
+        except OSError as error:
+            return JSON + json.dumps({"refused": f"`{request['file']}` cannot be read: {error.strerror}"}).encode()
         return JSON + json.dumps({"found": found}).encode()
     schemes = dict.fromkeys(flow["scheme"] for flow in json.loads(request["scenario"])["flows"])
     _confine_before(path for text in schemes for _, _, path in _verus.named_files("scheme", text))

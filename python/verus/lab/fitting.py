@@ -6,6 +6,7 @@ with the second half, by the distance of Kolmogorov and Smirnov.
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -363,12 +364,14 @@ def fit_jitter(delays_ms: Numbers) -> Fit | None:
         base, found = parameters(delays)
         return base + draw(np.random.default_rng(_SEED), **found)
 
-    kind = min(_JITTER, key=lambda kind: _distance(delays_ms, sample(kind, delays_ms)))
-    parameters, _, method = _JITTER[kind]
+    def nearest(delays: Numbers) -> str:
+        return min(_JITTER, key=lambda kind: _distance(delays, sample(kind, delays)))
+
+    parameters, _, method = _JITTER[kind := nearest(delays_ms)]
     base, found = parameters(delays_ms)
     values = ",".join(f"{key}={value:.4g}" for key, value in found.items())
     settings: dict[str, float | str] = {"delay_ms": float(f"{base:.4g}"), "jitter": f"{kind}:{values}"}
-    quantities = [_quantity("one-way delay, ms", second, sample(kind, first))]
+    quantities = [_quantity("one-way delay, ms", second, sample(nearest(first), first))]
     return Fit(model="jitter", settings=settings, method=method, quantities=quantities)
 
 
@@ -378,8 +381,8 @@ def fit_jitter(delays_ms: Numbers) -> Fit | None:
 def fit_rate(times_ms: NDArray[np.int64]) -> Fit:
     """The channel of these opportunities of 1500 bytes: a constant rate, or the nearest built-in one.
 
-    Nearest by the mean of three distances on the first half: rates in bins of 100 ms, gaps between milliseconds with
-    an opportunity, and opportunities within one.
+    Nearest by the mean of three distances: rates in bins of 100 ms, gaps between milliseconds with an opportunity, and
+    opportunities within one. The quantities compare the second half with what is nearest to the first.
 
     Raises:
         ValueError: They last less than 2 s.
@@ -387,24 +390,33 @@ def fit_rate(times_ms: NDArray[np.int64]) -> Fit:
     duration_ms = int(times_ms[-1])
     if duration_ms < 20 * _RATE_BIN_MS:
         raise ValueError(f"{duration_ms / 1000:g} s of a channel; a fit takes 2 s")
-    middle = int(np.searchsorted(times_ms, duration_ms // 2))
-    first, second = _rate_values(times_ms[:middle]), _rate_values(times_ms[middle:] - times_ms[middle])
-    mean_mbps = len(times_ms) * 0.012 / (duration_ms / 1000)
     seconds = min(_LONGEST_S, duration_ms / 1000)
-    constant = np.floor(np.arange(1, int(mean_mbps * seconds / 0.012) + 1) * 12.0 / mean_mbps).astype(np.int64)
-    candidates = {f"rate:{mean_mbps:.4g}": _rate_values(constant)}
-    for channel in _verus.list_channels():
-        if channel["kind"] == "built-in":
-            times = _verus.trace_generate(channel["name"], _SEED, seconds)
-            candidates[channel["name"]] = _rate_values(times)
+    built_in = _built_in(seconds)
 
-    def distance(name: str) -> float:
-        return float(np.mean([_distance(first[key], candidates[name][key]) for key in first]))
+    def nearest(times: NDArray[np.int64]) -> tuple[str, dict[str, Numbers]]:
+        mean_mbps = len(times) * 12.0 / int(times[-1])
+        constant = np.floor(np.arange(1, int(mean_mbps * seconds / 0.012) + 1) * 12.0 / mean_mbps).astype(np.int64)
+        values = _rate_values(times)
+        candidates = {f"rate:{mean_mbps:.4g}": _rate_values(constant), **built_in}
+        name = min(
+            candidates, key=lambda name: np.mean([_distance(values[key], candidates[name][key]) for key in values])
+        )
+        return name, candidates[name]
 
-    nearest = min(candidates, key=distance)
-    quantities = [_quantity(key, second[key], candidates[nearest][key]) for key in second]
-    method = "mean" if nearest.startswith("rate:") else f"nearest of {len(candidates) - 1} built-in channels"
-    return Fit(model="rate", settings={"trace": nearest}, method=method, quantities=quantities)
+    middle = int(np.searchsorted(times_ms, duration_ms // 2))
+    second = _rate_values(times_ms[middle:] - times_ms[middle])
+    name, _ = nearest(times_ms)
+    _, model = nearest(times_ms[:middle])
+    quantities = [_quantity(key, second[key], model[key]) for key in second]
+    method = "mean" if name.startswith("rate:") else f"nearest of {len(built_in)} built-in channels"
+    return Fit(model="rate", settings={"trace": name}, method=method, quantities=quantities)
+
+
+@functools.lru_cache(maxsize=4)
+def _built_in(seconds: float) -> dict[str, dict[str, Numbers]]:
+    """The quantities of each built-in channel that lasts so long."""
+    names = [channel["name"] for channel in _verus.list_channels() if channel["kind"] == "built-in"]
+    return {name: _rate_values(_verus.trace_generate(name, _SEED, seconds)) for name in names}
 
 
 def _rate_values(times_ms: NDArray[np.int64]) -> dict[str, Numbers]:

@@ -60,6 +60,16 @@ def _respelt(kind: str, text: str, put: Put) -> str:
     return "".join(pieces) + text[end:]
 
 
+def with_names(outcome: Mapping[str, Any], scenario: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The outcome of a respelt scenario with the channels' names of the scenario as it was."""
+    others = outcome["other_channels"].items()
+    return {
+        **outcome,
+        "trace": {**outcome["trace"], "name": scenario["trace"]},
+        "other_channels": {field: {**channel, "name": scenario[field]} for field, channel in others},
+    }
+
+
 def files_of(scenario: Mapping[str, Any]) -> dict[str, Path]:
     """The files that a run needs: their paths, by the text in the scenario.
 

@@ -88,8 +88,8 @@ def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progr
         OSError: A trace cannot be read.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
-    if _sandboxed(runs):
-        return _in_order(as_ended(runs, threads=threads, progress=progress))
+    if sandboxed(runs):
+        return in_order(as_ended(runs, threads=threads, progress=progress))
     return list(_verus.simulate_many([run.to_json() for run in runs], threads, _told(len(runs), progress)))
 
 
@@ -102,9 +102,10 @@ def measure_each(
     captures: Captures | None = None,
 ) -> list[Ended]:
     """The same with metrics only: nothing grows with the duration, and nothing is an array."""
-    if _sandboxed(runs):
+    if sandboxed(runs):
         plain = [run.without_series() for run in runs]
-        return _in_order(as_ended(plain, threads=threads, columns=False, progress=progress, logs=logs))
+        ended = as_ended(plain, threads=threads, columns=False, progress=progress, logs=logs, captures=captures)
+        return in_order(ended)
     texts = [run.without_series().to_json() for run in runs]
     qlog = None if logs is None else logs.of(range(len(runs)))
     report = _told(len(runs), progress)
@@ -169,8 +170,10 @@ def as_ended(
         OSError: A trace cannot be read.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
-    if sandboxed := _sandboxed(runs):
-        yield from _apart(runs, sandboxed, threads=threads, columns=columns, progress=progress, logs=logs)
+    if confined := sandboxed(runs):
+        if logs is not None or captures is not None:
+            raise ValueError("a controller in a sandbox writes no logs and no captures")
+        yield from _apart(runs, confined, threads=threads, columns=columns, progress=progress)
         return
     qlog = None if logs is None else logs.of(range(len(runs)))
     texts = [run.to_json() for run in runs]
@@ -187,7 +190,7 @@ def as_ended(
         work.stop()
 
 
-def _sandboxed(runs: Sequence[Run]) -> list[int]:
+def sandboxed(runs: Sequence[Run]) -> list[int]:
     """The runs that a sandbox executes: those with a Python file among their schemes, if there is a sandbox."""
     if controller.sandbox.get() is None:
         return []
@@ -196,19 +199,16 @@ def _sandboxed(runs: Sequence[Run]) -> list[int]:
 
 def _apart(
     runs: Sequence[Run],
-    sandboxed: Sequence[int],
+    confined: Sequence[int],
     *,
     threads: int | None,
     columns: bool,
     progress: Progress | None,
-    logs: Logs | None,
 ) -> Generator[tuple[int, Ended]]:
     """As `as_ended`, with these runs in the sandbox, after the others."""
     box = controller.sandbox.get()
     assert box is not None
-    if logs is not None:
-        raise ValueError("a controller in a sandbox writes no logs")
-    others = [index for index in range(len(runs)) if index not in set(sandboxed)]
+    others = [index for index in range(len(runs)) if index not in set(confined)]
 
     def shifted(begin: int, count: int) -> Progress | None:
         if progress is None:
@@ -220,15 +220,15 @@ def _apart(
     ):
         yield others[index], end
     for index, end in box.ended(
-        [runs[index].to_json() for index in sandboxed],
+        [runs[index].to_json() for index in confined],
         threads=threads,
         columns=columns,
-        progress=shifted(len(others), len(sandboxed)),
+        progress=shifted(len(others), len(confined)),
     ):
-        yield sandboxed[index], end
+        yield confined[index], end
 
 
-def _in_order(ended: Iterable[tuple[int, Ended]]) -> list[Ended]:
+def in_order(ended: Iterable[tuple[int, Ended]]) -> list[Ended]:
     """The outcomes by index."""
     return [end for _, end in sorted(ended, key=lambda pair: pair[0])]
 

@@ -9,28 +9,32 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
+import math
 import os
 import queue
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from verus import controller
+from verus import _verus, controller
 from verus.errors import FieldError
 from verus.lab import store
 from verus.lab.confined import JSON, MOST_ANSWER
-from verus.lab.inputs import respelt
-from verus.lab.runner import Ended, Progress, cores, in_threads
+from verus.lab.inputs import respelt, with_names
+from verus.lab.runner import Ended, Outcome, Progress, cores, in_threads
+from verus.lab.scenario import Contestant, make_run
 
 #: Variables of the environment that a confined process keeps.
 KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH")
 
-#: Variables that it has besides. Text has one hash, so that the order of a set is no source of randomness.
+#: Variables that it has besides. Hashes of text are fixed, so a set has one order.
 _SET = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 #: A process that imports nothing of the working folder, and this package from where it is.
@@ -70,6 +74,7 @@ class Sandbox:
         self.budget = budget or Budget()
         self._idle: queue.SimpleQueue[_Server] = queue.SimpleQueue()
         self._servers: list[_Server] = []
+        self._starting = threading.Lock()
         self._known: dict[tuple[Any, ...], tuple[str, str, float, float]] = {}
         self._repeated: set[tuple[str, ...]] = set()
 
@@ -85,9 +90,10 @@ class Sandbox:
 
     def stop(self) -> None:
         """Ends all processes."""
-        while self._servers:
-            self._servers.pop().stop()
-        self._idle = queue.SimpleQueue()
+        with self._starting:
+            while self._servers:
+                self._servers.pop().stop()
+            self._idle = queue.SimpleQueue()
 
     def find(self, file: str, name: str, pairs: Sequence[tuple[str, str]]) -> tuple[str, str, float, float]:
         """The class's name, its name in messages and its two limits (`verus.controller.find`).
@@ -142,15 +148,16 @@ class Sandbox:
         def run(index: int) -> Ended:
             file = next((text.partition(":")[0] for text in schemes[index] if controller.is_file(text)), "")
             request = {"kind": "run", "file": file, "scenario": _placed(plain[index]), "columns": columns}
-            outcomes = [self._outcome(request) for _ in range(2 if twice[index] else 1)]
-            if failed := next((one for one in outcomes if isinstance(one, RuntimeError)), None):
-                return failed
-            if twice[index] and not _are_equal(*outcomes, columns=columns):
-                return RuntimeError(
-                    f"`{file}`: the same run gave other numbers when it ran again: the class reads a clock, or draws "
-                    "random numbers that are not from `self.random`"
-                )
-            return outcomes[0]
+            outcome = self._outcome(request)
+            if twice[index] and not isinstance(outcome, RuntimeError):
+                again = self._outcome(request)
+                if not isinstance(again, RuntimeError) and not _are_equal(outcome, again, columns=columns):
+                    again = RuntimeError(
+                        f"`{file}`: the same run gave other numbers when it ran again: the class reads a clock, or "
+                        "draws random numbers that are not from `self.random`"
+                    )
+                outcome = again
+            return outcome if isinstance(outcome, RuntimeError) else with_names(outcome, plain[index])
 
         def tell(done: int) -> None:
             if progress is not None:
@@ -159,15 +166,18 @@ class Sandbox:
         yield from in_threads(len(scenarios), run, threads=threads or cores(), tell=tell, stop=self.stop)
 
     def _outcome(self, request: dict[str, Any]) -> Ended:
-        answer = self._asked({**request, "cpu_s": self.budget.cpu_s})
-        if isinstance(answer, bytes):
-            try:
-                return store.unpack(answer)
-            except Exception:  # an answer of a stranger's process is no more to be trusted than a file
-                return RuntimeError(f"`{request['file']}`: {_NO_ANSWER}")
+        try:
+            answer = self._asked({**request, "cpu_s": self.budget.cpu_s})
+        except RuntimeError as error:
+            return error
         outcome = answer.get("outcome") if isinstance(answer, dict) else None
-        if isinstance(outcome, dict):
-            return outcome
+        if isinstance(answer, bytes):
+            # An answer of a stranger's process is no more to be trusted than a file.
+            with contextlib.suppress(Exception):
+                outcome = store.unpack(answer)
+        flows = len(json.loads(request["scenario"])["flows"])
+        if _is_like(outcome, _example(columns=request["columns"]), flows):
+            return cast("Outcome", outcome)
         return RuntimeError(_text(answer, "failed") or f"`{request['file']}`: {_NO_ANSWER}")
 
     def _asked(self, request: dict[str, Any]) -> Any:
@@ -178,8 +188,10 @@ class Sandbox:
             server = self._started()
         try:
             answer = server.answer({"memory_mb": self.budget.memory_mb, "folder": str(Path.cwd()), **request})
-        finally:
-            self._idle.put(server)
+        except RuntimeError:
+            server.stop()
+            raise
+        self._idle.put(server)
         if answer[:1] != JSON:
             return answer[1:]
         try:
@@ -190,8 +202,9 @@ class Sandbox:
     def _started(self) -> _Server:
         if sys.platform != "linux":
             raise _missing("this system offers no Landlock")
-        server = _Server()
-        self._servers.append(server)
+        with self._starting:
+            server = _Server()
+            self._servers.append(server)
         answer = json.loads(server.answer(_CONFINE)[1:])
         if "abi" not in answer:
             raise _missing(answer.get("missing") or answer.get("failed"))
@@ -222,7 +235,36 @@ def _are_equal(one: Any, other: Any, *, columns: bool) -> bool:
     return store.pack(one) == store.pack(other) if columns else one == other
 
 
-#: An answer that no process of ours gives.
+@functools.cache
+def _example(*, columns: bool) -> Outcome:
+    """An outcome of a built-in scheme, which has the shape of any outcome."""
+    contestant = Contestant.from_scheme("constant")
+    run = make_run(trace="city-driving-3g-up", queue="infinite", contestant=contestant, seed=1, duration_s=0.1)
+    (outcome,) = _verus.simulate_many([run.to_json()], 1, None, columns=columns)
+    # Records are in an outcome only if the run asks for them.
+    return {name: value for name, value in cast("Outcome", outcome).items() if name != "records"}
+
+
+def _is_like(value: Any, example: Any, flows: int) -> bool:
+    """Whether a value has the shape of an outcome, so that it can be read as one: its keys, types and flows."""
+    if isinstance(example, dict):
+        return isinstance(value, dict) and all(
+            name in value and _is_like(value[name], one, flows) for name, one in example.items()
+        )
+    if isinstance(example, list):
+        if not (example and isinstance(example[0], dict)):
+            return isinstance(value, list)
+        return (
+            isinstance(value, list) and len(value) == flows and all(_is_like(one, example[0], flows) for one in value)
+        )
+    if isinstance(example, str):
+        return value is None or isinstance(value, str)
+    if example is None or isinstance(example, int | float):
+        return value is None or (type(value) in (int, float) and math.isfinite(value))
+    return type(value) is type(example) and value.dtype.kind == example.dtype.kind
+
+
+#: Message for an answer that is not well-formed.
 _NO_ANSWER = "the process gave no valid answer"
 
 

@@ -112,6 +112,13 @@ impl Packets {
         self.departed_ms.push(departed.map(ms));
         self.dropped_ms.push(dropped.map(ms));
     }
+
+    /// The packet of the last row is dropped after all.
+    fn drop_last(&mut self, at: Time) {
+        if let Some(dropped_ms) = self.dropped_ms.last_mut() {
+            *dropped_ms = Some(at.as_secs_f64() * 1e3);
+        }
+    }
 }
 
 const NOBODY: u16 = u16::MAX;
@@ -371,7 +378,13 @@ impl path::Watch<Packet> for Watch {
     fn on_dropped(&mut self, now: Time, size: Bytes, packet: &Packet, dropped: Dropped) {
         if let Some(flow) = self.flow(packet) {
             if let Some(packets) = &mut self.packets {
-                packets.push(flow, size, now, None, Some(now));
+                match dropped.why {
+                    // It has left the link just now, and has its row.
+                    Why::Corrupted => packets.drop_last(now),
+                    Why::Chance | Why::Refused | Why::Waited => {
+                        packets.push(flow, size, now, None, Some(now));
+                    }
+                }
             }
             match dropped.why {
                 Why::Chance => self.meter.on_path_loss(flow, size),

@@ -56,7 +56,7 @@ impl Recorder {
         records.dropped_ms.push(f64::NAN);
     }
 
-    /// A packet is dropped. A packet that the path sent on twice is so only if neither arrives.
+    /// A packet is dropped. If the path duplicated it, its row shows a drop only if neither copy arrives.
     #[cold]
     pub fn on_dropped(&mut self, now: Time, packet: &DataPacket) {
         let row = packet.id as usize;

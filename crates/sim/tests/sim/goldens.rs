@@ -81,7 +81,7 @@ fn write_delays() {
     std::fs::write(path, text).expect("the series can be written");
 }
 
-/// Writes a series of losses: a second without any but for its last 10 ms, in which half of the packets are lost.
+/// Writes a series of losses: half of the packets in the last 10 ms of each second, and none before.
 fn write_losses() {
     let text = format!("{}0.5\n", "0\n".repeat(99));
     std::fs::write(format!("{FOLDER}/golden-losses"), text).expect("the series can be written");

@@ -61,11 +61,11 @@ VARIANTS: Mapping[str, Callable[[Scenario], Mapping[str, Any]]] = {
     # link. Here the first packet of data does.
     "handshake": lambda scenario: {"changes": _fast_first_packet(scenario)},
     "both": lambda scenario: {"ack_every": 1, "changes": _fast_first_packet(scenario)},
-    # Which flow's packet meets a full queue is a matter of milliseconds.
     # Vegas rests at any queue between 2 and 4 packets.
     "band": lambda scenario: {
         "flows": [{**flow, "scheme": "vegas:alpha_packets=3,beta_packets=3"} for flow in scenario["flows"]]
     },
+    # Which flow's packet meets a full queue is a matter of milliseconds.
     "order": lambda scenario: {
         "flows": [{**flow, "start_s": 0.01 * index} for index, flow in enumerate(scenario["flows"])]
     },
