@@ -49,7 +49,7 @@ rust_of = Cargo.toml Cargo.lock rust-toolchain.toml $(shell find $(addprefix cra
   \( -path '*/src/*' -o -path '*/bpf/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
 EXTENSION_RUST := $(call rust_of,words core verus peers model senders channel measure sim capture py extension)
 PLAY_RUST := $(call rust_of,words core verus peers model senders channel measure sim play)
-ENDPOINT_RUST := $(call rust_of,words core verus peers model senders channel measure sim clock emu net quic quinn probe transfer kernel cli)
+ENDPOINT_RUST := $(call rust_of,words core verus peers model senders channel measure sim capture clock emu net quic quinn probe transfer kernel cli)
 
 # `verus kernel` where there is what it takes (clang, libelf, zlib).
 KERNEL = $(shell scripts/kernel-features 2>/dev/null)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,33 @@ def test_a_run_is_the_same_with_a_capture_and_each_run_has_one(verus: Command, t
     assert again.out == without
     assert f"Captures: {captures}" in again.err
     assert len(list(captures.iterdir())) == 2
+
+
+@pytest.mark.real_time
+def test_what_real_programs_send_is_captured_on_both_sides_of_the_links(
+    verus: Command, tshark: Callable[..., list[list[str]]], tmp_path: Path
+) -> None:
+    """Linux's TCP fills a link of 8 Mbit/s with a queue of 30 packets: what is missing behind it has a comment."""
+    if shutil.which("iperf3") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no iperf3 on the PATH (apt install iperf3)")
+    capture, program = tmp_path / "shell.pcapng", Path(sys.executable).parent / "verus-endpoint"
+    behind = f"{program} shell -q --down rate:8 --queue droptail:packets=30 --pcap {capture}"
+    line = f"ip link set lo up; iperf3 -s -D -1; {behind} -- iperf3 -c 100.64.0.1 -R -t 4"
+    done = subprocess.run(["unshare", "-rn", "sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    fields = ("frame.interface_name", "ip.src", "ip.checksum.status", "_ws.malformed", "tcp.len", "frame.comment")
+    packets = tshark(capture, "-o", "ip.check_checksum:TRUE", *fields)
+    assert {(checksum, malformed) for _, _, checksum, malformed, *_ in packets} == {("1", "")}
+    data = [packet for packet in packets if packet[1] == "100.64.0.1" and int(packet[4]) > 1000]
+    enters, leaves = ([packet for packet in data if packet[0] == side] for side in ("far side", "program side"))
+    dropped = sum(packet[5].startswith("dropped: refused") for packet in enters)
+    assert dropped > 0
+    # The last ones may be inside as the program ends.
+    assert 0 <= len(enters) - dropped - len(leaves) <= 31
+    assert not any(packet[5] for packet in leaves)
+    flows = [json.loads(text) for text in verus("analyze", capture, "--json").out.splitlines()]
+    (down,) = (flow for flow in flows if flow["interface"] == "program side" and flow["bytes"] > 1_000_000)
+    assert down["throughput_mbps"] == pytest.approx(8 * 1500 / 1504, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 //! `shell`: any program behind an emulated link.
 
+mod captured;
 mod carried;
 mod launch;
 mod netem;
@@ -7,6 +8,7 @@ pub mod privilege;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
@@ -187,6 +189,10 @@ pub struct Args {
     /// Write a log of the link from the program likewise.
     #[arg(long, value_name = "FILE")]
     log_up: Option<PathBuf>,
+    /// Write a capture (pcapng) of the headers of all packets on both sides of the links, for Wireshark and `verus
+    /// analyze`.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
     /// Write results and time series into this folder, for `verus report`.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -381,6 +387,19 @@ impl Args {
         })
     }
 
+    /// The capture, if requested.
+    fn capture(
+        &self,
+        place: &Place,
+        standing: &Standing,
+    ) -> Result<Option<captured::Capture>, Failure> {
+        let Some(path) = &self.pcap else {
+            return Ok(None);
+        };
+        let create = |file, draft| captured::Capture::new(file, draft);
+        drafted("--pcap", path, place, standing, create).map(Some)
+    }
+
     fn log(
         &self,
         path: Option<&Path>,
@@ -389,10 +408,6 @@ impl Args {
         standing: &Standing,
     ) -> Result<Option<carried::Log>, Failure> {
         let Some(path) = path else { return Ok(None) };
-        let draft = draft::name(path).map_err(launcher_failure)?;
-        place
-            .draft(&path.with_file_name(&draft))
-            .map_err(launcher_failure)?;
         let heading = Heading {
             link: if settings.name == "up" {
                 "Uplink"
@@ -410,22 +425,12 @@ impl Args {
             .link
             .as_ref()
             .map(|(service, _)| service.clone());
-        let create = || {
-            let (draft, file) = DraftFile::create(path, draft)?;
+        let create = |file, draft| {
             let log = LinkLog::new(file, &heading, service)?;
             Ok(carried::Log { log, draft })
         };
-        standing
-            .as_caller(create)
-            .and_then(|created| created)
-            .map(Some)
-            .map_err(|error| {
-                Failure::usage(format_args!(
-                    "--log-{}: `{}` cannot be written ({error})",
-                    settings.name,
-                    path.display()
-                ))
-            })
+        let option = format!("--log-{}", settings.name);
+        drafted(&option, path, place, standing, create).map(Some)
     }
 }
 
@@ -433,6 +438,33 @@ impl Args {
 fn loss_series(way: &str, path: Option<&Path>) -> Result<Schedule<f64>, Failure> {
     let series = path.map_or(Ok(Schedule::constant(0.0)), losses::read);
     series.map_err(|error| Failure::usage(format_args!("--{way}loss-series: {error}")))
+}
+
+/// What `create` makes of the draft of a file that the caller may write there.
+fn drafted<T: Send>(
+    option: &str,
+    path: &Path,
+    place: &Place,
+    standing: &Standing,
+    create: impl FnOnce(File, DraftFile) -> io::Result<T> + Send,
+) -> Result<T, Failure> {
+    let name = draft::name(path).map_err(launcher_failure)?;
+    place
+        .draft(&path.with_file_name(&name))
+        .map_err(launcher_failure)?;
+    let create = || {
+        let (draft, file) = DraftFile::create(path, name)?;
+        create(file, draft)
+    };
+    standing
+        .as_caller(create)
+        .and_then(|created| created)
+        .map_err(|error| {
+            let path = path.display();
+            Failure::usage(format_args!(
+                "{option}: `{path}` cannot be written ({error})"
+            ))
+        })
 }
 
 /// Runs the program to its end.
@@ -444,6 +476,11 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let args = &args;
     if let Some(options) = translated.filter(|_| args.in_guest.is_none()) {
         ui.note(format_args!("netem: {options}"));
+    }
+    if args.pcap.is_some() && args.duplicate.max(args.up_duplicate) > 0.0 {
+        return Err(Failure::usage(
+            "--pcap: a capture has a packet once, so it takes paths without duplicates",
+        ));
     }
     let directions = args.directions()?;
     if args.in_guest.is_none() {
@@ -479,7 +516,8 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             &standing,
         )?,
     ];
-    let mut watch = carried::Watch::new(logs);
+    let capture = args.capture(&host.place, &standing)?;
+    let mut watch = carried::Watch::new(logs, capture);
     let paths = [directions[0].path.clone(), directions[1].path.clone()];
     let mut emulator = Emulator::new(host.devices, &paths, args.seed).map_err(launcher_failure)?;
     if let Some(signal) = signals.take() {

@@ -11,6 +11,7 @@ use verus_emu::log::LinkLog;
 use verus_emu::packet::Packet;
 use verus_measure::{Meter, Metrics};
 
+use super::captured::{Capture, Tap};
 use super::privilege::Standing;
 use super::{Args, DirectionSettings};
 use crate::draft::DraftFile;
@@ -26,6 +27,7 @@ const BIN: Duration = Duration::from_millis(100);
 pub struct Watch {
     /// Packets from the program, and to it.
     pub directions: [Measured; 2],
+    capture: Option<Capture>,
 }
 
 /// Measures one direction, whose packets are one flow, and perhaps logs it.
@@ -33,6 +35,7 @@ pub struct Watch {
 pub struct Measured {
     meter: Meter,
     log: Option<Log>,
+    tap: Option<Tap>,
 }
 
 /// A log, and the file that it is in.
@@ -54,12 +57,16 @@ impl Log {
 
 impl Watch {
     /// New meters.
-    pub fn new(logs: [Option<Log>; 2]) -> Self {
+    pub fn new(logs: [Option<Log>; 2], capture: Option<Capture>) -> Self {
+        let [up, down] = logs;
+        let directions = [(up, Way::Forth), (down, Way::Back)];
         Watch {
-            directions: logs.map(|log| Measured {
+            directions: directions.map(|(log, way)| Measured {
                 meter: Meter::new(1, &[], BIN),
                 log,
+                tap: capture.as_ref().map(|capture| capture.tap(way)),
             }),
+            capture,
         }
     }
 
@@ -76,7 +83,10 @@ impl Watch {
         let mut logs = Ok(());
         let mut runs = Vec::new();
         let named = [Way::Forth, Way::Back].into_iter().zip(settings);
-        for (Measured { meter, log }, (way, settings)) in self.directions.into_iter().zip(named) {
+        for (Measured { meter, log, tap }, (way, settings)) in
+            self.directions.into_iter().zip(named)
+        {
+            drop(tap);
             let finish = |log: Log| standing.as_caller(|| log.finish(end)).and_then(|done| done);
             if let Some(Err(error)) = log.map(finish) {
                 let named = format!("--log-{}: {error}", settings.name);
@@ -95,6 +105,14 @@ impl Watch {
                 metrics,
                 capacity_mbps: capacity_mbps.collect(),
             });
+        }
+        let finish = |capture: Capture| {
+            standing
+                .as_caller(|| capture.finish())
+                .and_then(|done| done)
+        };
+        if let Some(Err(error)) = self.capture.map(finish) {
+            logs = Err(io::Error::new(error.kind(), format!("--pcap: {error}")));
         }
         let timing = emulator.timing();
         let late = |q| timing.lateness.value_at_quantile(q) as f64 / 1e3;
@@ -116,23 +134,29 @@ impl Watch {
 
 impl path::Watch<Packet> for Measured {
     #[inline]
-    fn on_entered(&mut self, now: Time, size: Bytes, _: &Packet) {
+    fn on_entered(&mut self, now: Time, size: Bytes, packet: &Packet) {
         self.meter.on_arrival(now, 0, size);
         if let Some(log) = &mut self.log {
             log.log.on_arrival(now, size);
         }
-    }
-
-    #[inline]
-    fn on_left(&mut self, now: Time, size: Bytes, entered: Time, _: &Packet) {
-        self.meter.on_departure(now, 0, size, entered);
-        if let Some(log) = &mut self.log {
-            log.log.on_departure(now, size, entered);
+        if let Some(tap) = &self.tap {
+            tap.on_entered(now, size, packet);
         }
     }
 
     #[inline]
-    fn on_dropped(&mut self, now: Time, size: Bytes, _: &Packet, dropped: Dropped) {
+    fn on_left(&mut self, now: Time, size: Bytes, entered: Time, packet: &Packet) {
+        self.meter.on_departure(now, 0, size, entered);
+        if let Some(log) = &mut self.log {
+            log.log.on_departure(now, size, entered);
+        }
+        if let Some(tap) = &self.tap {
+            tap.on_left(now, packet);
+        }
+    }
+
+    #[inline]
+    fn on_dropped(&mut self, now: Time, size: Bytes, packet: &Packet, dropped: Dropped) {
         match dropped.why {
             Why::Chance => self.meter.on_path_loss(0, size),
             Why::Refused | Why::Waited => self.meter.on_drop(0, size),
@@ -141,6 +165,9 @@ impl path::Watch<Packet> for Measured {
         }
         if let Some(log) = &mut self.log {
             log.log.on_drop(now, size);
+        }
+        if let Some(tap) = &self.tap {
+            tap.on_dropped(now, packet, dropped.why);
         }
     }
 }

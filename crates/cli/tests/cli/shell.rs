@@ -419,7 +419,11 @@ fn the_program_cannot_have_root_write_where_it_may_not() {
 #[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn root_writes_nothing_for_a_user_where_the_user_may_not() {
     let roots = tempfile::tempdir().expect("a folder");
-    for (option, name) in [("--out", "run"), ("--log-up", "up.log")] {
+    for (option, name) in [
+        ("--out", "run"),
+        ("--log-up", "up.log"),
+        ("--pcap", "up.pcapng"),
+    ] {
         let path = roots.path().join(name);
         let line = format!("-q --down rate:50 {option} {} -- true", path.display());
         let refused = output(&mut shell_for(NOBODY, &line));
