@@ -183,7 +183,16 @@ def test_what_the_page_counts_of_linux_is_so() -> None:
         near = within(row[6], 0.0305) and within(row[9], 0.1005)
         assert near or row[-1] != "near", row
     verdicts = Counter(row[-1] for row in rows)
-    assert f"**{verdicts['near']} of {len(rows)} rows are near.**" in text
+    goodput_is_near = sum(abs(float(row[6]) - 1) < 0.03 for row in rows)
+    assert f"**{verdicts['near']} of {len(rows)} rows are near.** In {goodput_is_near} goodput is." in text
+    (by_sender,) = (own for (head, *_), *own in tables("beside-linux.md") if head == "sender")
+    for (_, *counts), sender in zip(by_sender, ("cubic", "reno", "vegas", "bbr"), strict=True):
+        own = Counter(row[-1] if row[-1] in ("near", "open") else "explained" for row in rows if row[3] == sender)
+        assert [int(count) for count in counts] == [own.total(), own["near"], own["explained"], own["open"]]
+    steady = [row for row in rows if row[0].endswith("Mbit/s") and row[3] != "vegas"]
+    assert Counter(row[0] for row in steady if row[-1] == "open") == {"1 Mbit/s": 4}
+    ten = [row for row in rows if not row[0].endswith("Mbit/s") and row[2:4] == ["10", "bbr"]]
+    assert (sum(float(row[9]) > 1.1 for row in ten), len(ten)) == (10, 16)
     assert f"{verdicts['open']} rows are open" in text
     assert all(f"*{word}*" in text for word in verdicts if word != "near")
 

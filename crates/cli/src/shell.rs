@@ -440,7 +440,7 @@ fn loss_series(way: &str, path: Option<&Path>) -> Result<Schedule<f64>, Failure>
     series.map_err(|error| Failure::usage(format_args!("--{way}loss-series: {error}")))
 }
 
-/// What `create` makes of the draft of a file that the caller may write there.
+/// Result of `create` with the draft of a file, which the caller may write there.
 fn drafted<T: Send>(
     option: &str,
     path: &Path,

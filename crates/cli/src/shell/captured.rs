@@ -36,11 +36,11 @@ const WAITING: usize = 256;
 struct Event {
     at: Time,
     id: u64,
-    what: What,
+    fate: Fate,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum Fate {
     Entered {
         way: Way,
         head: [u8; SNAPLEN],
@@ -59,7 +59,7 @@ pub struct Capture {
     draft: DraftFile,
 }
 
-/// What both directions add events to.
+/// Buffer of events from both directions.
 #[derive(Debug)]
 struct Feed {
     batch: Vec<Event>,
@@ -100,7 +100,7 @@ impl Capture {
         })
     }
 
-    /// What a direction reports its packets to.
+    /// Access for one direction.
     pub fn tap(&self, way: Way) -> Tap {
         let feed = Arc::clone(&self.feed);
         Tap { feed, way }
@@ -132,29 +132,29 @@ impl Tap {
         let captured = bytes.len().min(SNAPLEN);
         let mut head = [0; SNAPLEN];
         head[..captured].copy_from_slice(&bytes[..captured]);
-        let what = What::Entered {
+        let fate = Fate::Entered {
             way: self.way,
             head,
             captured: captured as u8,
             size,
         };
-        self.add(at, packet, what);
+        self.add(at, packet, fate);
     }
 
     /// A packet leaves the link.
     pub fn on_left(&self, at: Time, packet: &Packet) {
-        self.add(at, packet, What::Left(packet.ecn()));
+        self.add(at, packet, Fate::Left(packet.ecn()));
     }
 
     /// A packet is dropped.
     pub fn on_dropped(&self, at: Time, packet: &Packet, why: Why) {
-        self.add(at, packet, What::Dropped(why));
+        self.add(at, packet, Fate::Dropped(why));
     }
 
-    fn add(&self, at: Time, packet: &Packet, what: What) {
+    fn add(&self, at: Time, packet: &Packet, fate: Fate) {
         let id = packet.buffer.as_ptr() as u64;
         let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
-        feed.batch.push(Event { at, id, what });
+        feed.batch.push(Event { at, id, fate });
         if feed.batch.len() == BATCH {
             let full = std::mem::replace(&mut feed.batch, Vec::with_capacity(BATCH));
             if feed.to.try_send(full).is_err() {
@@ -165,9 +165,9 @@ impl Tap {
 }
 
 fn write(mut recorder: Recorder<BufWriter<File>>, events: &Receiver<Vec<Event>>) -> io::Result<()> {
-    for Event { at, id, what } in events.iter().flatten() {
-        match what {
-            What::Entered {
+    for Event { at, id, fate } in events.iter().flatten() {
+        match fate {
+            Fate::Entered {
                 way,
                 head,
                 captured,
@@ -179,8 +179,8 @@ fn write(mut recorder: Recorder<BufWriter<File>>, events: &Receiver<Vec<Event>>)
                 };
                 recorder.on_entered(at, id, interfaces, &head[..usize::from(captured)], size);
             }
-            What::Left(ecn) => recorder.on_left(at, id, ecn),
-            What::Dropped(why) => recorder.on_dropped(at, id, why),
+            Fate::Left(ecn) => recorder.on_left(at, id, ecn),
+            Fate::Dropped(why) => recorder.on_dropped(at, id, why),
         }
     }
     recorder.finish().map(drop)
