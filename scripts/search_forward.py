@@ -64,7 +64,7 @@ SEED = 101
 
 
 def rows(scheme: str, files: Mapping[str, str], delay_ms: float) -> Iterator[field.Row]:
-    """What a candidate runs: some 80 simulations."""
+    """Rows of a candidate: some 80 simulations."""
     column = reproduction.Column(name=BUILT_IN, channels={}, paths={}, seed=SEED, repeat=None)
     study = field.Field(scheme=scheme, column=column, files=files, folder=Path(), short=False)
     run = partial(study.run, delay_ms=delay_ms)

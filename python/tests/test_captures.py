@@ -99,7 +99,7 @@ def test_a_run_is_the_same_with_a_capture_and_each_run_has_one(verus: Command, t
 def test_what_real_programs_send_is_captured_on_both_sides_of_the_links(
     verus: Command, tshark: Callable[..., list[list[str]]], tmp_path: Path
 ) -> None:
-    """Linux's TCP fills a link of 8 Mbit/s with a queue of 30 packets: what is missing behind it has a comment."""
+    """Linux's TCP fills a link of 8 Mbit/s with a queue of 30 packets: each dropped packet has a comment."""
     if shutil.which("iperf3") is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no iperf3 on the PATH (apt install iperf3)")
     capture, program = tmp_path / "shell.pcapng", Path(sys.executable).parent / "verus-endpoint"

@@ -184,11 +184,11 @@ def test_what_the_page_counts_of_linux_is_so() -> None:
         assert near or row[-1] != "near", row
     verdicts = Counter(row[-1] for row in rows)
     goodput_is_near = sum(abs(float(row[6]) - 1) < 0.03 for row in rows)
-    assert f"**{verdicts['near']} of {len(rows)} rows are near.** In {goodput_is_near} goodput is." in text
-    (by_sender,) = (own for (head, *_), *own in tables("beside-linux.md") if head == "sender")
+    assert f"**{verdicts['near']} of {len(rows)} rows are near.** Goodput alone is near in {goodput_is_near}." in text
+    (by_sender,) = (lines for (head, *_), *lines in tables("beside-linux.md") if head == "sender")
     for (_, *counts), sender in zip(by_sender, ("cubic", "reno", "vegas", "bbr"), strict=True):
-        own = Counter(row[-1] if row[-1] in ("near", "open") else "explained" for row in rows if row[3] == sender)
-        assert [int(count) for count in counts] == [own.total(), own["near"], own["explained"], own["open"]]
+        kinds = Counter(row[-1] if row[-1] in ("near", "open") else "explained" for row in rows if row[3] == sender)
+        assert [int(count) for count in counts] == [kinds.total(), kinds["near"], kinds["explained"], kinds["open"]]
     steady = [row for row in rows if row[0].endswith("Mbit/s") and row[3] != "vegas"]
     assert Counter(row[0] for row in steady if row[-1] == "open") == {"1 Mbit/s": 4}
     ten = [row for row in rows if not row[0].endswith("Mbit/s") and row[2:4] == ["10", "bbr"]]

@@ -79,9 +79,9 @@ def contestant(scheme: str) -> Contestant:
 @pytest.fixture(scope="module")
 def box() -> Iterator[Sandbox]:
     """One sandbox for many: each starts processes."""
-    one = Sandbox()
-    yield one
-    one.stop()
+    box = Sandbox()
+    yield box
+    box.stop()
 
 
 def ending(scheme: str, box: Sandbox) -> str:
@@ -336,7 +336,7 @@ def test_no_answer_of_a_strangers_process_upsets_this_one() -> None:
     for answer in STRANGE:
         end = outcome_of(answer)
         assert isinstance(end, RuntimeError | dict)
-        # What is taken for an outcome can be read as one.
+        # An answer that is accepted can be read as an outcome.
         assert isinstance(end, RuntimeError) or rows([run], [end])
     assert pack(outcome_of(b"P" + packed)) == packed
     assert outcome_of(b"J" + json.dumps({"outcome": plain}).encode(), columns=False) == plain

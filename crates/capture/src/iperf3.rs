@@ -135,8 +135,8 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<FlowReport, Error> {
         } = interval.sum;
         // Clocks of ends differ by microseconds between intervals.
         let is_next = start >= end - 0.01 && to > start && to - first <= LONGEST_S;
-        let most = (FASTEST * (to - start)).min(MOST_BYTES - sum);
-        if !is_next || !(0.0..=most).contains(&bytes) {
+        let largest = (FASTEST * (to - start)).min(MOST_BYTES - sum);
+        if !is_next || !(0.0..=largest).contains(&bytes) {
             let problem =
                 format!("interval {index}: {bytes} bytes from {start} to {to} s cannot be");
             return Err(fail(problem));

@@ -668,7 +668,7 @@ impl Network {
             return false;
         }
         let ends = &mut flow.ends;
-        // A copy is acknowledged again, but neither its mark nor its arrival counts twice (RFC 9000 §12.3).
+        // A copy is acknowledged again; its mark and its arrival count once (RFC 9000 §12.3).
         let copy = self.duplicates && ends.receiver.has(packet.number);
         let new = ends.receiver.on_packet(now, packet.number, packet.data);
         if packet.ecn == Ecn::Ce && !copy {

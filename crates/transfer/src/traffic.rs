@@ -50,7 +50,7 @@ struct Watched {
 struct Open {
     connection: Connection,
     view: View,
-    /// What the present controller had delivered when it was last counted.
+    /// Bytes of the present controller that are counted already.
     counted: Bytes,
     /// The controller of the path before, to which quinn returns if the new path is not validated, and its count.
     previous: Option<(View, Bytes)>,
@@ -75,8 +75,8 @@ impl Open {
                 Some((previous, counted)) if previous.is_same(&view) => counted,
                 _ => Bytes::ZERO,
             };
-            let left = std::mem::replace(&mut self.view, view);
-            self.previous = Some((left, std::mem::replace(&mut self.counted, counted)));
+            let former = std::mem::replace(&mut self.view, view);
+            self.previous = Some((former, std::mem::replace(&mut self.counted, counted)));
         }
         self.count();
         let path = self.connection.stats().path;

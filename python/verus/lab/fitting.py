@@ -382,7 +382,7 @@ def fit_rate(times_ms: NDArray[np.int64]) -> Fit:
     """The channel of these opportunities of 1500 bytes: a constant rate, or the nearest built-in one.
 
     Nearest by the mean of three distances: rates in bins of 100 ms, gaps between milliseconds with an opportunity, and
-    opportunities within one. The quantities compare the second half with what is nearest to the first.
+    opportunities within one. The quantities compare the second half with the channel nearest to the first.
 
     Raises:
         ValueError: They last less than 2 s.

@@ -61,7 +61,7 @@ def _respelt(kind: str, text: str, put: Put) -> str:
 
 
 def with_names(outcome: Mapping[str, Any], scenario: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The outcome of a respelt scenario with the channels' names of the scenario as it was."""
+    """The outcome of a respelt scenario with the channel names of the original scenario."""
     others = outcome["other_channels"].items()
     return {
         **outcome,

@@ -172,7 +172,7 @@ class Sandbox:
             return error
         outcome = answer.get("outcome") if isinstance(answer, dict) else None
         if isinstance(answer, bytes):
-            # An answer of a stranger's process is no more to be trusted than a file.
+            # A confined process may answer anything.
             with contextlib.suppress(Exception):
                 outcome = store.unpack(answer)
         flows = len(json.loads(request["scenario"])["flows"])
