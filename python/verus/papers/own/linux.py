@@ -60,7 +60,6 @@ VARIANTS: Mapping[str, Callable[[Scenario], Mapping[str, Any]]] = {
     # Linux has measured a round trip before it sends: that of its handshake, whose packets take hardly any time on the
     # link. Here the first packet of data does.
     "handshake": lambda scenario: {"changes": _fast_first_packet(scenario)},
-    "both": lambda scenario: {"ack_every": 1, "changes": _fast_first_packet(scenario)},
     # Vegas rests at any queue between 2 and 4 packets.
     "band": lambda scenario: {
         "flows": [{**flow, "scheme": "vegas:alpha_packets=3,beta_packets=3"} for flow in scenario["flows"]]
@@ -140,7 +139,6 @@ def _varied(run: Run) -> list[Run]:
     applies = {
         "chance": scenario["queue"].startswith("red"),
         "handshake": scenario["trace"].startswith("rate:"),
-        "both": scenario["trace"].startswith("rate:"),
         "band": run.contestant.scheme == "vegas",
         "order": len(scenario["flows"]) > 1,
     }
