@@ -4,18 +4,24 @@
 //! difference times BaseRTT is how many of the flow's packets wait in queues (Brakmo and Peterson,
 //! "TCP Vegas: End to End Congestion Avoidance on a Global Internet", IEEE JSAC 13(8), 1995, §III).
 //! Once per round the window grows by a packet if fewer than α wait and shrinks by one if more
-//! than β do. In slow start it doubles every other round, so that in between a settled window can
-//! be measured, until more than γ wait.
+//! than β do. Slow start ends when more than γ wait. Losses and timeouts are NewReno's.
 //!
-//! BaseRTT is the least round-trip time ever; the round's RTT is the least of its samples, which
-//! leaves out the acknowledgements delayed on the way back. A round of two samples or fewer cannot
-//! tell a queue from a delayed acknowledgement; then Reno decides (both as in Linux). Losses and
-//! timeouts are NewReno's.
+//! This is Linux's Vegas (`tcp_vegas.c`), which differs from the paper's in four ways:
+//!
+//! - Slow start doubles the window in each round; the paper's in every other.
+//! - Diff is W (RTT − BaseRTT) / BaseRTT in whole packets; the paper's W (RTT − BaseRTT) / RTT.
+//! - A round's RTT is the least of its samples, one for each acknowledgement, which leaves out the
+//!   acknowledgements delayed on the way back. A round of two samples or fewer cannot tell a queue
+//!   from a delayed acknowledgement; then Reno decides.
+//! - BaseRTT is the least round-trip time since the flow last had nothing in flight: a flow that
+//!   begins again, after a pause or a timeout, measures its path anew.
+//!
+//! Unlike Linux's, a window that the source does not fill does not grow (RFC 7661 §4.3).
 
 use super::{Acknowledgement, Common, ECN_MEANING, Law, PERIOD_MEANING, PERIODS, Tcp, Window};
 use crate::initial_window::initial_window;
 use verus_core::configuration::Configured;
-use verus_core::controller::Controller;
+use verus_core::controller::{Controller, Departure};
 use verus_core::units::{Duration, Time};
 use verus_words::configuration::{CHECKED, Configuration};
 use verus_words::range::{OutOfRange, SHARE, WINDOW_PACKETS, Within};
@@ -110,8 +116,6 @@ struct Round {
     end: Option<u64>,
     min_rtt: Option<Duration>,
     samples: u64,
-    /// In slow start, whether this round doubles the window or measures it.
-    doubles: bool,
 }
 
 /// A flow's measurements of its queue.
@@ -119,57 +123,50 @@ struct Round {
 pub struct Queue {
     config: Config,
     round: Round,
-    /// The difference between expected and actual rate at the last decision, in packets.
+    base_rtt: Option<Duration>,
+    /// Diff of the last decision, in packets.
     queued: Option<f64>,
 }
 
 impl Queue {
-    /// The decision of each round. `may_grow`: whether the window, not the source, held the
-    /// sender back.
-    fn decide(&mut self, cwnd: &mut Window, base: Duration, may_grow: bool) {
-        let Some(rtt) = self.round.min_rtt else {
-            return;
-        };
-        let slow_start = cwnd.in_slow_start();
-        if slow_start && self.round.doubles {
-            return; // the samples are of smaller windows than the present one
-        }
-        if self.round.samples <= TOO_FEW_SAMPLES {
-            if !slow_start && may_grow {
-                cwnd.avoid(self.round.samples as f64);
-            }
-            return;
-        }
-        // diff = (Expected − Actual) × BaseRTT = W − W × BaseRTT / RTT.
-        let window = cwnd.packets;
-        let unqueued = if rtt.is_zero() {
-            window
-        } else {
-            window * (base / rtt)
-        };
-        let queued = window - unqueued;
-        self.queued = Some(queued);
-        let floor = self.config.common.min_window_packets;
-        if slow_start {
-            if queued > self.config.gamma_packets {
-                // The capacity of the path without a queue, and one packet more (Linux).
-                cwnd.packets = window.min(unqueued + 1.0).max(floor);
-                cwnd.threshold = Some(cwnd.packets);
-            }
-        } else if queued > self.config.beta_packets {
-            cwnd.packets = (window - 1.0).max(floor);
-            // Linear decrease is no slow start, whatever the threshold was.
-            cwnd.threshold = cwnd.threshold.map(|at| at.min(cwnd.packets));
-        } else if queued < self.config.alpha_packets && may_grow {
-            cwnd.packets = window + 1.0;
-        }
+    /// Counts the sample of an acknowledgement: the round-trip time of its newest packet.
+    fn sample(&mut self, rtt: Duration) -> (Duration, Duration) {
+        let base = self.base_rtt.unwrap_or(rtt).min(rtt);
+        let least = self.round.min_rtt.unwrap_or(rtt).min(rtt);
+        self.base_rtt = Some(base);
+        self.round.min_rtt = Some(least);
+        self.round.samples += 1;
+        (base, least)
     }
 
-    fn begin_round(&mut self) {
-        self.round = Round {
-            doubles: true,
-            ..Round::default()
+    /// The decision at the end of a round, whose least round-trip time is `rtt`. `supporting`: packets that the last
+    /// acknowledgement gives the window to grow by; none while the source, not the window, holds the sender back.
+    fn decide(&mut self, cwnd: &mut Window, base: Duration, rtt: Duration, supporting: f64) {
+        let window = cwnd.packets;
+        let queued = if base.is_zero() {
+            0.0
+        } else {
+            (window * (rtt / base - 1.0)).floor()
         };
+        self.queued = Some(queued);
+        if cwnd.in_slow_start() {
+            if queued > self.config.gamma_packets {
+                // What the path holds without a queue, and one packet more (Linux).
+                let unqueued = (window * (base / rtt)).floor();
+                cwnd.packets = window.min(unqueued + 1.0);
+                cwnd.threshold = Some(cwnd.packets);
+            } else {
+                cwnd.slow_start(supporting);
+            }
+        } else if queued > self.config.beta_packets {
+            cwnd.packets = window - 1.0;
+            // Linear decrease is no slow start, whatever the threshold was.
+            cwnd.threshold = cwnd.threshold.map(|at| at.min(cwnd.packets));
+        } else if queued < self.config.alpha_packets && supporting > 0.0 {
+            cwnd.packets = window + 1.0;
+        }
+        let floor = self.config.common.min_window_packets;
+        cwnd.packets = cwnd.packets.max(floor);
     }
 }
 
@@ -179,13 +176,12 @@ impl Law for Queue {
 
     fn new(config: Config) -> Result<Self, OutOfRange> {
         config.validate()?;
-        let mut queue = Queue {
+        Ok(Queue {
             config,
             round: Round::default(),
+            base_rtt: None,
             queued: None,
-        };
-        queue.begin_round();
-        Ok(queue)
+        })
     }
 
     fn common(&self) -> &Common {
@@ -198,36 +194,49 @@ impl Law for Queue {
 
     fn on_start(&mut self, _now: Time) {}
 
+    /// Nothing else is in flight: the flow begins, or begins again.
+    #[inline]
+    fn on_sent(&mut self, packet: &Departure) {
+        if packet.in_flight == packet.size {
+            self.round = Round::default();
+            self.base_rtt = None;
+        }
+    }
+
     fn grow(&mut self, window: &mut Window, ack: &Acknowledgement<'_>) {
         let Some(newest) = ack.feedback.acked.last() else {
             return;
         };
+        let (base, rtt) = self.sample(newest.rtt);
         let next = ack.next_number;
-        if newest.packet.number >= *self.round.end.get_or_insert(next) {
-            self.decide(window, ack.feedback.min_rtt, ack.supporting > 0.0);
-            self.round = Round {
-                end: Some(next),
-                doubles: !self.round.doubles,
-                ..Round::default()
+        if newest.packet.number < *self.round.end.get_or_insert(next) {
+            if window.in_slow_start() {
+                window.slow_start(ack.supporting);
+            }
+            return;
+        }
+        if self.round.samples > TOO_FEW_SAMPLES {
+            self.decide(window, base, rtt, ack.supporting);
+        } else {
+            let rest = if window.in_slow_start() {
+                window.slow_start(ack.supporting)
+            } else {
+                ack.supporting
             };
+            window.avoid(rest);
         }
-        for acked in ack.feedback.acked {
-            let min_rtt = self.round.min_rtt.unwrap_or(acked.rtt);
-            self.round.min_rtt = Some(min_rtt.min(acked.rtt));
-            self.round.samples += 1;
-        }
-        if self.round.doubles && window.in_slow_start() {
-            window.slow_start(ack.supporting);
-        }
+        self.round = Round {
+            end: Some(next),
+            ..Round::default()
+        };
     }
 
-    fn on_timeout(&mut self, _now: Time, _window: &Window, _reduces: bool) {
-        self.begin_round();
-    }
+    /// What it presumes lost is no longer in flight, so that the next packet begins anew.
+    fn on_timeout(&mut self, _now: Time, _window: &Window, _reduces: bool) {}
 
     /// A round that saw the window fall measures neither window.
     fn on_recovery(&mut self) {
-        self.begin_round();
+        self.round = Round::default();
     }
 
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
@@ -245,112 +254,110 @@ mod tests {
         Path::new(Vegas::new(Config::default()).expect("the default is in range"))
     }
 
-    /// One round: fills the window, and acknowledges all packets after `rtt_ms`, one by one.
+    /// One round: every packet in flight is acknowledged after `rtt_ms`, one by one, and each lets others leave.
     fn round(path: &mut Path<Vegas>, rtt_ms: u64) -> f64 {
         path.fill();
         path.wait_ms(rtt_ms);
         for number in path.in_flight_numbers() {
             path.ack([number]);
+            path.fill();
         }
         path.controller.window.packets
     }
 
-    /// In congestion avoidance with the given window and nothing in flight; BaseRTT 100 ms.
-    fn avoiding(window: f64) -> Path<Vegas> {
+    /// In congestion avoidance with 20 packets, all in flight; BaseRTT 100 ms.
+    fn avoiding() -> Path<Vegas> {
         let mut path = vegas();
-        round(&mut path, 100);
-        path.controller.window = Window {
-            packets: window,
-            threshold: Some(2.0),
-        };
-        path.controller.limit = SIZE.mul_f64(window);
-        path.controller.law.begin_round();
+        assert_eq!(round(&mut path, 100), 20.0);
+        path.controller.window.threshold = Some(2.0);
+        path.controller.law.round = Round::default();
         path
     }
 
     #[test]
-    fn slow_start_doubles_every_other_round() {
+    fn slow_start_doubles_every_round() {
         let mut path = vegas();
-        let windows: Vec<f64> = (0..5).map(|_| round(&mut path, 100)).collect();
-        assert_eq!(windows, [20.0, 20.0, 40.0, 40.0, 80.0]);
+        let windows: Vec<f64> = (0..4).map(|_| round(&mut path, 100)).collect();
+        assert_eq!(windows, [20.0, 40.0, 80.0, 160.0]);
     }
 
     #[test]
     fn slow_start_ends_when_more_than_gamma_packets_wait() {
         let mut path = vegas();
         round(&mut path, 100);
-        // 20 × (1 − 100/105) = 0.95 packets wait: not above γ = 1.
-        round(&mut path, 105);
+        // The round that ends here had its least, 100 ms, at its beginning.
+        assert_eq!(round(&mut path, 110), 40.0);
+        // Of 40 packets 4 wait. 40 × 100/110 = 36 do not, and one more may leave.
         round(&mut path, 110);
-        assert_eq!(path.controller.window.packets, 40.0);
-        // 40 × (1 − 100/110) = 3.64 packets wait: 40 × 100/110 + 1 = 37.36 remain.
-        round(&mut path, 110);
-        round(&mut path, 110);
-        assert!((path.controller.law.queued.expect("decided") - 40.0 / 11.0).abs() < 1e-9);
-        assert!((path.controller.window.packets - (400.0 / 11.0 + 1.0)).abs() < 1e-9);
+        assert_eq!(path.controller.law.queued, Some(4.0));
+        assert_eq!(path.controller.window.packets, 37.0);
         assert!(!path.controller.window.in_slow_start());
     }
 
     #[test]
-    fn fewer_than_alpha_waiting_adds_a_packet() {
-        let mut path = avoiding(20.0);
-        round(&mut path, 110);
-        // 20 × (1 − 100/110) = 1.82 < α = 2.
-        round(&mut path, 110);
-        assert_eq!(path.controller.window.packets, 21.0);
-        assert!((path.controller.law.queued.expect("decided") - 20.0 / 11.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn more_than_beta_waiting_takes_a_packet() {
-        let mut path = avoiding(20.0);
-        round(&mut path, 130);
-        // 20 × (1 − 100/130) = 4.62 > β = 4.
-        round(&mut path, 130);
-        assert_eq!(path.controller.window.packets, 19.0);
-    }
-
-    #[test]
-    fn between_alpha_and_beta_the_window_stays() {
-        let mut path = avoiding(20.0);
-        for _ in 0..5 {
-            // 20 × (1 − 100/118) = 3.05.
-            round(&mut path, 118);
+    fn once_a_round_the_window_takes_a_packet_gives_one_or_stays() {
+        // 20 × (RTT − 100)/100 packets wait, in whole packets.
+        for (rtt_ms, queued, window) in [
+            (109, 1.0, 21.0),
+            (110, 2.0, 20.0),
+            (124, 4.0, 20.0),
+            (125, 5.0, 19.0),
+        ] {
+            let mut path = avoiding();
+            assert_eq!(round(&mut path, rtt_ms), 20.0, "the round has begun only");
+            assert_eq!(round(&mut path, rtt_ms), window, "at {rtt_ms} ms");
+            assert_eq!(path.controller.law.queued, Some(queued), "at {rtt_ms} ms");
         }
-        assert_eq!(path.controller.window.packets, 20.0);
     }
 
     #[test]
     fn the_least_of_a_round_decides() {
-        let mut path = avoiding(20.0);
-        path.fill();
-        path.wait_ms(110);
+        let mut path = avoiding();
+        path.wait_ms(109);
         let numbers = path.in_flight_numbers();
-        path.ack(numbers[..1].iter().copied());
+        path.ack([numbers[0]]);
+        path.fill();
         path.wait_ms(200);
-        path.ack(numbers[1..].iter().copied());
+        for number in &numbers[1..] {
+            path.ack([*number]);
+        }
         path.fill();
         path.wait_ms(300);
-        let next = path.in_flight_numbers()[0];
-        path.ack([next]);
-        // The least is 110 ms, of one packet of twenty; the others waited 200 ms longer.
+        path.ack([path.in_flight_numbers()[0]]);
+        // The least is 109 ms, of one packet of twenty; the others waited 200 ms longer.
         assert_eq!(path.controller.window.packets, 21.0);
     }
 
     #[test]
     fn two_samples_are_too_few_so_reno_decides() {
-        let mut path = avoiding(2.0);
-        // Rounds of two packets at twice the base: one would wait, and Vegas would add a packet
-        // anyway; at four times the base 1.5 would. Reno adds 2/2.
-        round(&mut path, 400);
-        round(&mut path, 400);
+        let mut path = avoiding();
+        // One acknowledgement of 19 packets in each round, at four times the base.
+        for _ in 0..2 {
+            path.wait_ms(400);
+            let numbers = path.in_flight_numbers();
+            path.ack(numbers[..19].iter().copied());
+            path.fill();
+        }
         assert!(path.controller.law.queued.is_none());
-        assert!(path.controller.window.packets > 2.0);
+        assert_eq!(path.controller.window.packets, 20.0 + 19.0 / 20.0);
+    }
+
+    #[test]
+    fn a_flow_that_had_nothing_in_flight_measures_its_path_anew() {
+        let mut path = avoiding();
+        path.wait_ms(200);
+        path.ack(path.in_flight_numbers());
+        for _ in 0..2 {
+            round(&mut path, 200);
+        }
+        // At a BaseRTT of 100 ms 20 packets would wait.
+        assert_eq!(path.controller.law.queued, Some(0.0));
+        assert_eq!(path.controller.window.packets, 21.0);
     }
 
     #[test]
     fn a_loss_halves_the_window() {
-        let mut path = avoiding(20.0);
+        let mut path = avoiding();
         path.fill();
         path.wait_ms(100);
         let first = path.in_flight_numbers()[0];
@@ -360,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_loss_that_was_none_gives_the_window_back() {
-        let mut path = avoiding(20.0);
+        let mut path = avoiding();
         path.fill();
         path.wait_ms(100);
         let first = path.in_flight_numbers()[0];
@@ -371,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_timeout_leaves_one_packet() {
-        let mut path = avoiding(20.0);
+        let mut path = avoiding();
         path.fill();
         path.wait_ms(1000);
         path.time_out();
