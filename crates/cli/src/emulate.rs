@@ -173,6 +173,9 @@ impl Job {
         if scenario.records {
             return refuse("there is no record of each packet (leave --records out)");
         }
+        if scenario.handshake {
+            return refuse("each transport has a handshake of its own (leave --handshake out)");
+        }
         if scenario.max_events.is_some() {
             return refuse("there are no events to be counted (leave --max-events out)");
         }

@@ -21,6 +21,9 @@ pub trait Controller: fmt::Debug + Send + Any {
     /// [`on_packet_size`](Self::on_packet_size) says otherwise.
     fn on_start(&mut self, _now: Time, _packet_size: Bytes) {}
 
+    /// The transport's handshake took the round trip `rtt`. Called before the first packet leaves, if at all.
+    fn on_handshake(&mut self, _now: Time, _rtt: Duration) {}
+
     /// A packet left. Called once for each, retransmissions included.
     fn on_sent(&mut self, _packet: &Departure) {}
 

@@ -309,6 +309,11 @@ impl Ledger {
         &self.rtt
     }
 
+    /// A round trip that no packet of the ledger's measured.
+    pub fn on_rtt(&mut self, rtt: Duration) {
+        self.rtt.update(rtt);
+    }
+
     /// When the next overtaken packet will be declared lost.
     #[inline]
     pub fn next_loss(&self) -> Option<Time> {

@@ -70,8 +70,8 @@ pub enum TimeoutBase {
 }
 
 impl Recovery {
-    /// RACK with tail-loss probes over an RFC 6298 timeout of at least 200 ms, as in Linux. The
-    /// RFC's floor of 1 s is a SHOULD that no deployed stack keeps.
+    /// RACK with tail-loss probes over an RFC 6298 timeout of at least 200 ms (Linux's is at least 200 ms longer than the
+    /// smoothed round trip). The RFC's floor of 1 s is a SHOULD that no deployed stack keeps.
     pub fn rack() -> Self {
         Recovery {
             loss: LossRule::Rack,

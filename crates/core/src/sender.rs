@@ -322,6 +322,13 @@ impl<C: Hosted> Sender<C> {
         self.state.skipping = Some(Box::new(Skipping::new(seed)));
     }
 
+    /// The transport's handshake took the round trip `rtt`: the first sample of the estimate, from before the first packet
+    /// (RFC 6298 §2.2, RFC 9002 §6.2.2).
+    pub fn on_handshake(&mut self, now: Time, rtt: Duration) {
+        self.state.ledger.on_rtt(rtt);
+        self.controller.heard().on_handshake(now, rtt);
+    }
+
     /// The source never runs dry from now on (bulk transfer).
     pub fn offer_bulk(&mut self) {
         self.state.source.available = None;

@@ -623,6 +623,12 @@ impl Controller for Bbr {
         self.pacing_rate = self.initial_rate(UNKNOWN_RTT);
     }
 
+    /// BBROnInit begins with the smoothed round trip, which after a handshake is known.
+    fn on_handshake(&mut self, now: Time, rtt: Duration) {
+        (self.min_rtt, self.min_rtt_at) = (Some(rtt), now);
+        self.pacing_rate = self.initial_rate(rtt);
+    }
+
     fn on_sent(&mut self, packet: &Departure) {
         self.now = packet.at;
         self.next_number = packet.number + 1;

@@ -502,6 +502,13 @@ impl Controller for Bbr1 {
         self.pacing_rate = self.initial_rate(UNKNOWN_RTT);
     }
 
+    /// As in Linux, whose BBR begins with the round trip of TCP's handshake.
+    fn on_handshake(&mut self, now: Time, rtt: Duration) {
+        (self.min_rtt, self.min_rtt_at) = (Some(rtt), now);
+        self.has_seen_rtt = true;
+        self.pacing_rate = self.initial_rate(rtt);
+    }
+
     fn on_sent(&mut self, packet: &Departure) {
         self.episode.on_sent(packet);
         // Nothing was in flight for longer than acknowledgements and pacing explain: the source was idle.

@@ -45,6 +45,25 @@ fn a_finite_source_ends_with_what_is_left() {
 }
 
 #[test]
+fn a_handshake_gives_the_first_round_trip() {
+    // Without a sample the timeout is 1 s (RFC 6298 §2.1); after one of 100 ms it is 100 + 4 × 50 (§2.2).
+    for (rtt_ms, timeout_ms) in [(None, 1000), (Some(100), 300)] {
+        let mut sender = sender("newreno");
+        if let Some(rtt_ms) = rtt_ms {
+            sender.on_handshake(ms(0), Duration::from_millis(rtt_ms));
+        }
+        sender.offer(Bytes::new(1000));
+        assert_eq!(drain(&mut sender, ms(0)).len(), 1);
+        let counted = |sender: &mut Sender, now: u64| {
+            sender.on_timer(ms(now));
+            sender.counters().timeouts
+        };
+        assert_eq!(counted(&mut sender, timeout_ms - 1), 0, "{rtt_ms:?}");
+        assert_eq!(counted(&mut sender, timeout_ms), 1, "{rtt_ms:?}");
+    }
+}
+
+#[test]
 fn lost_data_is_sent_again_under_a_new_number() {
     let mut sender = sender("newreno");
     sender.offer(Bytes::new(10_000));

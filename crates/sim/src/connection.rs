@@ -47,8 +47,13 @@ impl Ends {
         let seed = (scenario.seed.wrapping_add(flow as u64))
             .wrapping_add(u64::from(connection).wrapping_mul(CONNECTION_SEED));
         let packet_size = Bytes::new(u64::from(scenario.packet_bytes));
+        let mut sender = Sender::new(scheme.build(seed), packet_size, now);
+        let rtt = plan.bare_round_trip(flow, now);
+        if scenario.handshake && !rtt.is_zero() {
+            sender.on_handshake(now, rtt);
+        }
         Ends {
-            sender: Sender::new(scheme.build(seed), packet_size, now),
+            sender,
             receiver: Receiver::new(ReceiverConfig {
                 ack_every: scenario.ack_every,
                 ..Default::default()

@@ -2,7 +2,9 @@
 
 use verus_senders::{Registry, Scheme};
 
-use verus_core::Time;
+use verus_channel::PathConfig;
+use verus_channel::schedule::Follower;
+use verus_core::{Duration, Time};
 
 use crate::paths::Paths;
 use crate::scenario::{Error, Scenario};
@@ -24,6 +26,12 @@ impl Plan {
     /// The paths of the packets.
     pub fn paths(&self) -> &Paths {
         &self.paths
+    }
+
+    /// Twice the propagation delay of a flow's path at `now`.
+    pub(crate) fn bare_round_trip(&self, flow: usize, now: Time) -> Duration {
+        let delay = |way: &PathConfig| Follower::new(way.delays[flow].clone()).at(now);
+        delay(&self.paths.there) + delay(&self.paths.back)
     }
 
     /// Why a controller of this plan's gave up, if one did.

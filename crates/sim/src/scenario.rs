@@ -144,6 +144,9 @@ pub struct Scenario {
     /// Width of the bins of time series, ms.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub bin_ms: f64,
+    /// Whether a handshake has told each sender the path's round trip without queues before data leaves, as TCP's and
+    /// QUIC's do; no packet of it is simulated.
+    pub handshake: bool,
     /// Data packets for each acknowledgement: 1 acknowledges each, 2 is TCP's delayed ACK.
     #[schemars(range(min = 1, max = 1000))]
     pub ack_every: u32,
@@ -268,6 +271,7 @@ impl Default for Scenario {
             series: true,
             epochs: false,
             bin_ms: 100.0,
+            handshake: false,
             ack_every: 1,
             changes: Vec::new(),
             changes_repeat_s: None,

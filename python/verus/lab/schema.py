@@ -128,6 +128,9 @@ class RunOptions(TypedDict, total=False):
     #: Size of data packets as the link accounts them (IP), bytes: more than the 40 of an IPv4 and a TCP
     #: header.
     packet_bytes: int
+    #: Whether a handshake has told each sender the path's round trip without queues before data leaves, as
+    #: TCP's and QUIC's do; no packet of it is simulated.
+    handshake: bool
     #: Data packets for each acknowledgement: 1 acknowledges each, 2 is TCP's delayed ACK.
     ack_every: int
     #: Length of the run, s.
@@ -198,6 +201,7 @@ class RunSettings:
     """The fields of a whole run: `RunOptions`, with defaults."""
 
     packet_bytes: int = 1500
+    handshake: bool = False
     ack_every: int = 1
     duration_s: float = 60.0
     seed: int = 1

@@ -8,6 +8,23 @@ const RED: &str = "red:min=375000,max=1125000,p=0.1";
 /// Both ways, ms.
 const BASE_RTT_MS: f64 = 40.0;
 
+/// BBR's flows that begin together find each other's packets in the queue, unless a handshake has measured the path.
+#[test]
+fn a_handshake_tells_bbr_the_round_trip_without_queues() {
+    for scheme in ["bbr1", "bbr"] {
+        for handshake in [false, true] {
+            let outcome = run(&Scenario {
+                handshake,
+                flows: (0..10).map(|_| FlowSpec::new(scheme)).collect(),
+                ..single("rate:4", "infinite", scheme, 1.0)
+            });
+            let first = |flow| delay_min(&outcome, flow)[0].1;
+            let bare = (0..10).filter(|&flow| first(flow) == BASE_RTT_MS).count();
+            assert_eq!(bare, if handshake { 10 } else { 0 }, "{scheme}");
+        }
+    }
+}
+
 /// D_min of a flow over time, as (end of the bin in s, ms).
 fn delay_min(outcome: &Outcome, flow: usize) -> Vec<(f64, f64)> {
     let flow = &outcome.flows[flow];

@@ -57,9 +57,6 @@ VARIANTS: Mapping[str, Callable[[Scenario], Mapping[str, Any]]] = {
     **{f"chance {number}": functools.partial(_with_seed, more=100 * number) for number in range(1, 5)},
     # Linux's receiver acknowledges the first packets of a flow one by one, and each of them after a loss.
     "each ACKed": lambda _: {"ack_every": 1},
-    # Linux has measured a round trip before it sends: that of its handshake, whose packets take hardly any time on the
-    # link. Here the first packet of data does.
-    "handshake": lambda scenario: {"changes": _fast_first_packet(scenario)},
     # Vegas rests at any queue between 2 and 4 packets.
     "band": lambda scenario: {
         "flows": [{**flow, "scheme": "vegas:alpha_packets=3,beta_packets=3"} for flow in scenario["flows"]]
@@ -124,6 +121,8 @@ def runs(
                 seed=number,
                 duration_s=duration_s,
                 packet_bytes=PACKET_BYTES,
+                # Linux's flows connect before the link begins.
+                handshake=not scheme.startswith("linux"),
                 ack_every=ack_every,
             )
             if scheme.startswith("linux"):
@@ -138,7 +137,6 @@ def _varied(run: Run) -> list[Run]:
     scenario = run.scenario
     applies = {
         "chance": scenario["queue"].startswith("red"),
-        "handshake": scenario["trace"].startswith("rate:"),
         "band": run.contestant.scheme == "vegas",
         "order": len(scenario["flows"]) > 1,
     }
@@ -147,12 +145,6 @@ def _varied(run: Run) -> list[Run]:
         for variant, change in VARIANTS.items()
         if applies.get(variant.partition(" ")[0], True)
     ]
-
-
-def _fast_first_packet(scenario: Scenario) -> list[dict[str, float]]:
-    """Changes of the path by which only the first packet crosses the link at 100 Mbit/s."""
-    rate = float(scenario["trace"].removeprefix("rate:"))
-    return [{"at_s": 0.0, "rate_mbps": 100.0}, {"at_s": 0.0002, "rate_mbps": rate}]
 
 
 def prepare(options: Options) -> Work:
