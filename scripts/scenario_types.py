@@ -17,7 +17,7 @@ NAMES = {"FlowSpec": "Flow"}
 PLAIN = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None"}
 
 #: Fields that Python has as settings of a whole run.
-OF_A_RUN = ("packet_bytes", "handshake", "ack_every", "duration_s", "seed", "bin_ms", "max_events")
+OF_A_RUN = ("packet_bytes", "handshake", "ack_every", "quick_acks", "duration_s", "seed", "bin_ms", "max_events")
 #: Fields that are no setting: Python has several of them, or computes them. All others belong to
 #: the path.
 NO_SETTINGS = ("trace", "queue", "flows", "ack_bytes", "records", "series", "epochs")

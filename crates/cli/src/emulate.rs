@@ -173,8 +173,10 @@ impl Job {
         if scenario.records {
             return refuse("there is no record of each packet (leave --records out)");
         }
-        if scenario.handshake {
-            return refuse("each transport has a handshake of its own (leave --handshake out)");
+        if scenario.handshake || scenario.quick_acks > 0 {
+            return refuse(
+                "each transport has a handshake and a receiver of its own (leave --handshake and --quick-acks out)",
+            );
         }
         if scenario.max_events.is_some() {
             return refuse("there are no events to be counted (leave --max-events out)");

@@ -170,6 +170,9 @@ pub struct Received {
 pub struct ReceiverConfig {
     /// Acknowledge at once when this many packets wait for it (1: each packet; TCP: 2).
     pub ack_every: u32,
+    /// Packets with smaller numbers than this are acknowledged at once all the same (Linux's TCP: 16,
+    /// `TCP_MAX_QUICKACKS`).
+    pub quick_acks: u32,
     /// Acknowledge at the latest this long after the first unacknowledged packet arrived (Linux delays by at least 40
     /// ms).
     pub max_delay: Duration,
@@ -180,6 +183,7 @@ impl ReceiverConfig {
     /// capacity.
     pub const SELDOM: ReceiverConfig = ReceiverConfig {
         ack_every: 16,
+        quick_acks: 0,
         max_delay: Duration::from_millis(40),
     };
 }
@@ -188,6 +192,7 @@ impl Default for ReceiverConfig {
     fn default() -> Self {
         ReceiverConfig {
             ack_every: 1,
+            quick_acks: 0,
             max_delay: Duration::from_millis(40),
         }
     }
@@ -302,7 +307,8 @@ impl Receiver {
             }
         };
         self.waiting += 1;
-        if !in_order || self.waiting >= self.config.ack_every {
+        let quick = number < u64::from(self.config.quick_acks);
+        if !in_order || self.waiting >= self.config.ack_every || quick {
             // Out of order: acknowledge at once, so that the sender sees the gap (RFC 5681 §4.2).
             self.ack_due = Some(now);
         } else if self.ack_due.is_none() {

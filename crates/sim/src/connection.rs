@@ -56,6 +56,7 @@ impl Ends {
             sender,
             receiver: Receiver::new(ReceiverConfig {
                 ack_every: scenario.ack_every,
+                quick_acks: scenario.quick_acks,
                 ..Default::default()
             }),
             receiver_half: scheme

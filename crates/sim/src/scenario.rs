@@ -150,6 +150,10 @@ pub struct Scenario {
     /// Data packets for each acknowledgement: 1 acknowledges each, 2 is TCP's delayed ACK.
     #[schemars(range(min = 1, max = 1000))]
     pub ack_every: u32,
+    /// Data packets at the beginning of a connection that are acknowledged one by one all the same; Linux's receiver does so
+    /// with 16.
+    #[schemars(range(max = 1000))]
+    pub quick_acks: u32,
     /// Changes of the path during the run, in order of time.
     pub changes: Vec<Change>,
     /// Period after which the path returns to its first state and the changes start again, s; if absent, they happen once.
@@ -273,6 +277,7 @@ impl Default for Scenario {
             bin_ms: 100.0,
             handshake: false,
             ack_every: 1,
+            quick_acks: 0,
             changes: Vec::new(),
             changes_repeat_s: None,
             max_events: None,

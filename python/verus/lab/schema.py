@@ -133,6 +133,9 @@ class RunOptions(TypedDict, total=False):
     handshake: bool
     #: Data packets for each acknowledgement: 1 acknowledges each, 2 is TCP's delayed ACK.
     ack_every: int
+    #: Data packets at the beginning of a connection that are acknowledged one by one all the same; Linux's
+    #: receiver does so with 16.
+    quick_acks: int
     #: Length of the run, s.
     duration_s: float
     #: Seed of every random stream in the run.
@@ -203,6 +206,7 @@ class RunSettings:
     packet_bytes: int = 1500
     handshake: bool = False
     ack_every: int = 1
+    quick_acks: int = 0
     duration_s: float = 60.0
     seed: int = 1
     bin_ms: float = 100.0

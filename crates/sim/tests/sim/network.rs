@@ -195,6 +195,18 @@ fn delayed_acknowledgements_answer_two_packets_or_wait_40_ms() {
 }
 
 #[test]
+fn quick_acknowledgements_answer_the_first_packets_one_by_one() {
+    let outcome = run(&Scenario {
+        ack_every: 2,
+        quick_acks: 2,
+        ..brief(6000)
+    });
+    let records = records(&outcome);
+    assert_eq!(records.received_ms, [21.0, 22.0, 23.0, 24.0]);
+    assert_eq!(records.acked_ms, [41.0, 42.0, 44.0, 44.0]);
+}
+
+#[test]
 fn packets_keep_their_order_when_the_delay_drops() {
     let outcome = run(&Scenario {
         delay_ms: 50.0,

@@ -42,8 +42,9 @@ DURATION_S = 30.0
 #: Rates and length of the short form, which takes minutes in place of hours.
 SHORT_RATES = (1, 4)
 SHORT_S = 20.0
-#: Packets that Linux's receiver acknowledges together, as a rule.
-ACK_EVERY = 2
+#: The simulator's ends as Linux's: flows have connected when the link begins, and the receiver acknowledges 16 packets
+#: one by one, then every second.
+ENDS: Mapping[str, Any] = {"handshake": True, "ack_every": 2, "quick_acks": 16}
 
 
 def _with_seed(scenario: Scenario, more: int) -> Mapping[str, Any]:
@@ -55,7 +56,7 @@ VARIANTS: Mapping[str, Callable[[Scenario], Mapping[str, Any]]] = {
     "": lambda _: {},
     # RED drops by chance: a cell is not nearer to itself with another seed.
     **{f"chance {number}": functools.partial(_with_seed, more=100 * number) for number in range(1, 5)},
-    # Linux's receiver acknowledges the first packets of a flow one by one, and each of them after a loss.
+    # Linux's receiver acknowledges each packet also where data behind a gap come, and after a pause.
     "each ACKed": lambda _: {"ack_every": 1},
     # Vegas rests at any queue between 2 and 4 packets.
     "band": lambda scenario: {
@@ -111,7 +112,7 @@ def runs(
     for place, queue, count, name, number in itertools.product(
         places, ("drop-tail", "RED"), flows, SENDERS, range(seed, seed + repeat)
     ):
-        for scheme, ack_every in ((f"linux:cc={name}", 1), (SENDERS[name], ACK_EVERY)):
+        for scheme, ends in ((f"linux:cc={name}", {}), (SENDERS[name], ENDS)):
             run = make_run(
                 trace=place.label,
                 path=place.channel,
@@ -121,9 +122,7 @@ def runs(
                 seed=number,
                 duration_s=duration_s,
                 packet_bytes=PACKET_BYTES,
-                # Linux's flows connect before the link begins.
-                handshake=not scheme.startswith("linux"),
-                ack_every=ack_every,
+                **ends,
             )
             if scheme.startswith("linux"):
                 linux.append(run)
