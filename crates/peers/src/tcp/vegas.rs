@@ -10,9 +10,8 @@
 //!
 //! - Slow start doubles the window in each round; the paper's in every other.
 //! - Diff is W (RTT − BaseRTT) / BaseRTT in whole packets; the paper's W (RTT − BaseRTT) / RTT.
-//! - A round's RTT is the least of its samples, one for each acknowledgement, which leaves out the
-//!   acknowledgements delayed on the way back. A round of two samples or fewer cannot tell a queue
-//!   from a delayed acknowledgement; then Reno decides.
+//! - A round's RTT is the least of its samples, one for each acknowledgement. After two samples or
+//!   fewer Reno decides: both may be of acknowledgements that the receiver delayed.
 //! - BaseRTT is the least round-trip time since the flow last had nothing in flight: a flow that
 //!   begins again, after a pause or a timeout, measures its path anew.
 //!
@@ -129,14 +128,15 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Counts the sample of an acknowledgement: the round-trip time of its newest packet.
+    /// Counts the sample of an acknowledgement: the round-trip time of its newest packet. Returns BaseRTT and the round's
+    /// least.
     fn sample(&mut self, rtt: Duration) -> (Duration, Duration) {
         let base = self.base_rtt.unwrap_or(rtt).min(rtt);
-        let least = self.round.min_rtt.unwrap_or(rtt).min(rtt);
+        let min_rtt = self.round.min_rtt.unwrap_or(rtt).min(rtt);
         self.base_rtt = Some(base);
-        self.round.min_rtt = Some(least);
+        self.round.min_rtt = Some(min_rtt);
         self.round.samples += 1;
-        (base, least)
+        (base, min_rtt)
     }
 
     /// The decision at the end of a round, whose least round-trip time is `rtt`. `supporting`: packets that the last
@@ -151,7 +151,7 @@ impl Queue {
         self.queued = Some(queued);
         if cwnd.in_slow_start() {
             if queued > self.config.gamma_packets {
-                // What the path holds without a queue, and one packet more (Linux).
+                // The packets that the path holds without a queue, and one more (Linux).
                 let unqueued = (window * (base / rtt)).floor();
                 cwnd.packets = window.min(unqueued + 1.0);
                 cwnd.threshold = Some(cwnd.packets);
@@ -231,7 +231,7 @@ impl Law for Queue {
         };
     }
 
-    /// What it presumes lost is no longer in flight, so that the next packet begins anew.
+    /// Nothing is in flight after a timeout, so that the next packet begins anew.
     fn on_timeout(&mut self, _now: Time, _window: &Window, _reduces: bool) {}
 
     /// A round that saw the window fall measures neither window.
