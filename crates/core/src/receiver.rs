@@ -569,6 +569,7 @@ mod tests {
     fn delayed_acknowledgements_wait_for_a_second_packet_or_the_timer_but_not_past_a_gap() {
         let config = ReceiverConfig {
             ack_every: 2,
+            quick_acks: 0,
             max_delay: Duration::from_millis(40),
         };
         let mut receiver = Receiver::new(config);
