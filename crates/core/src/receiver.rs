@@ -307,8 +307,9 @@ impl Receiver {
             }
         };
         self.waiting += 1;
-        let quick = number < u64::from(self.config.quick_acks);
-        if !in_order || self.waiting >= self.config.ack_every || quick {
+        let config = &self.config;
+        let several = self.waiting >= config.ack_every;
+        if !in_order || several || number < u64::from(config.quick_acks) {
             // Out of order: acknowledge at once, so that the sender sees the gap (RFC 5681 §4.2).
             self.ack_due = Some(now);
         } else if self.ack_due.is_none() {

@@ -115,8 +115,9 @@ const NAMED: &[Bound] = &[
     // After timeouts it grows from two packets, by one each round trip: 70 % of 12 Mbit/s in 120 ms
     // are 90 packets, 11 s. Before that, a timer that silence has doubled may have 5 s to go.
     bound("newreno", Most::Links(1.5), 20_000, 16.0),
-    // It gives back one packet each round trip, too, of 170 that a liar made it queue, and each takes 0.1 to 0.4 s.
-    bound("vegas", Most::Links(1.5), 20_000, 20.0),
+    // It grows as slowly. As Linux's, it measures its path anew after a timeout: one that late acknowledgements cause
+    // makes it take its own full queue for the path, and keep that queue.
+    bound("vegas", Most::Links(1.5), 20_000, 20.0).whatever_delay(),
     // The estimated rate is at most the rate at which the packets left. The least round trip counts
     // for 10 s, and each lower one counts anew. The pace, 1 % below the bandwidth, drains a queue
     // by 10 ms each second, so that ProbeRtt does not come. Of four round trips of 120 ms, 360 ms

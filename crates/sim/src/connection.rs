@@ -48,8 +48,7 @@ impl Ends {
             .wrapping_add(u64::from(connection).wrapping_mul(CONNECTION_SEED));
         let packet_size = Bytes::new(u64::from(scenario.packet_bytes));
         let mut sender = Sender::new(scheme.build(seed), packet_size, now);
-        let rtt = plan.bare_round_trip(flow, now);
-        if scenario.handshake && !rtt.is_zero() {
+        if let Some(rtt) = plan.handshake(flow, now) {
             sender.on_handshake(now, rtt);
         }
         Ends {

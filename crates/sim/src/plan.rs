@@ -28,10 +28,15 @@ impl Plan {
         &self.paths
     }
 
-    /// Twice the propagation delay of a flow's path at `now`.
-    pub(crate) fn bare_round_trip(&self, flow: usize, now: Time) -> Duration {
+    /// The round trip of a handshake that a flow made by `now`: its path's without queues. None where there was no
+    /// handshake, or the path has no delay.
+    pub(crate) fn handshake(&self, flow: usize, now: Time) -> Option<Duration> {
+        if !self.scenario.handshake {
+            return None;
+        }
         let delay = |way: &PathConfig| Follower::new(way.delays[flow].clone()).at(now);
-        delay(&self.paths.there) + delay(&self.paths.back)
+        let rtt = delay(&self.paths.there) + delay(&self.paths.back);
+        (!rtt.is_zero()).then_some(rtt)
     }
 
     /// Why a controller of this plan's gave up, if one did.

@@ -25,6 +25,24 @@ fn a_handshake_tells_bbr_the_round_trip_without_queues() {
     }
 }
 
+#[test]
+fn a_handshake_over_a_path_without_delay_tells_nothing() {
+    for scheme in ["bbr1", "bbr"] {
+        let of = |handshake| {
+            run(&Scenario {
+                handshake,
+                delay_ms: 0.0,
+                ..single("rate:4", "infinite", scheme, 1.0)
+            })
+        };
+        assert_eq!(
+            delay_min(&of(true), 0),
+            delay_min(&of(false), 0),
+            "{scheme}"
+        );
+    }
+}
+
 /// D_min of a flow over time, as (end of the bin in s, ms).
 fn delay_min(outcome: &Outcome, flow: usize) -> Vec<(f64, f64)> {
     let flow = &outcome.flows[flow];

@@ -20,6 +20,7 @@ from verus.lab.scenario import Contestant, Run, make_run
 from verus.papers.experiment import Options, Work
 from verus.papers.later import cs244
 from verus.papers.own import side_by_side
+from verus.papers.own.linux import ENDS
 from verus.papers.recordings import find_recordings
 from verus.papers.target import Check
 from verus.report.wanted import Wanted
@@ -52,8 +53,7 @@ def runs(paths: Mapping[str, str], *, seed: int, duration_s: float = cs244.DURAT
             packet_bytes=PACKET_BYTES,
             opportunity_bytes=PACKET_BYTES,
             loop=False,
-            # Linux's receiver has its own rule.
-            ack_every=1 if scheme.startswith("linux") else 2,
+            **({} if scheme.startswith("linux") else ENDS),
         )
         made[scheme].append(run)
     return made["linux:cc=cubic"], made["cubic"]
