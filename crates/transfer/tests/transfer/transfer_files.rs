@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
 use crate::transfer_common::{World, noise, path, same};
 use verus_senders::Scheme;
 use verus_transfer::files::{Part, Place, Source};
@@ -187,14 +189,18 @@ async fn links_that_are_swapped_meanwhile_lead_nowhere() {
     let (served, ending) = (world.served(""), Arc::clone(&over));
     let swapping = std::thread::spawn(move || {
         let at = |name: &str| served.join(name);
+        symlink("../outside", at("aside")).expect("a link");
+        // At once, since a folder that is missing is made anew.
+        let exchange = || {
+            renameat_with(CWD, at("inner"), CWD, at("aside"), RenameFlags::EXCHANGE)
+                .expect("exchanged");
+        };
         while !ending.load(Ordering::Relaxed) {
             // A file becomes a link out of the folder, and a folder as well.
             symlink("../outside/f", at("link")).expect("a link");
             fs::rename(at("link"), at("x")).expect("renamed");
-            fs::rename(at("inner"), at("aside")).expect("renamed");
-            symlink("../outside", at("inner")).expect("a link");
-            fs::remove_file(at("inner")).expect("removed");
-            fs::rename(at("aside"), at("inner")).expect("renamed");
+            exchange();
+            exchange();
             fs::write(at("plain"), "plain").expect("written");
             fs::rename(at("plain"), at("x")).expect("renamed");
             std::thread::sleep(Duration::from_millis(5));
