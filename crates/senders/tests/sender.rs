@@ -63,6 +63,44 @@ fn a_handshake_gives_the_first_round_trip() {
     }
 }
 
+/// Packets that leave in each millisecond from `from_ms` on, while timers are kept.
+fn departures(sender: &mut Sender, from_ms: u64, to_ms: u64) -> Vec<usize> {
+    (from_ms..to_ms)
+        .map(|at| {
+            sender.on_timer_if_due(ms(at));
+            drain(sender, ms(at)).len()
+        })
+        .collect()
+}
+
+#[test]
+fn room_that_a_source_left_for_a_round_trip_is_filled_over_a_round_trip() {
+    // A window of 80 packets: three round trips of 40 ms in slow start.
+    let grown = |pause_ms: u64| {
+        let mut sender = sender("newreno");
+        sender.offer(Bytes::new(70_000));
+        let mut next = 0;
+        for at in [0, 40, 80] {
+            let sent = drain(&mut sender, ms(at)).len() as u64;
+            let all = ack(&[(next, next + sent - 1)], ms(at + 20));
+            sender.on_ack(ms(at + 40), &all, None).expect("true");
+            next += sent;
+        }
+        assert_eq!(
+            (sender.window(), drain(&mut sender, ms(120)).len()),
+            (SIZE * 80, 0)
+        );
+        sender.offer(SIZE * 1000);
+        departures(&mut sender, 120 + pause_ms, 120 + pause_ms + 60)
+    };
+    assert_eq!(grown(39)[0], 80, "a shorter pause");
+    let spread = grown(40);
+    assert_eq!(spread.iter().sum::<usize>(), 80);
+    assert!(spread.iter().all(|&packets| packets <= 10), "{spread:?}");
+    let last = spread.iter().rposition(|&packets| packets > 0);
+    assert_eq!(last, Some(35), "ten packets each 5 ms: {spread:?}");
+}
+
 #[test]
 fn lost_data_is_sent_again_under_a_new_number() {
     let mut sender = sender("newreno");

@@ -88,6 +88,8 @@ pub struct Verus {
     d_min_met_at: Time,
     /// When the last outage ended.
     outage: Time,
+    /// Whether the packet acknowledged last left before its source had filled the window.
+    unused: bool,
     /// S: the rest of the open epoch's budget. A fraction of a packet carries over to the next
     /// epoch.
     budget: Packets,
@@ -136,6 +138,7 @@ impl Verus {
             d_min: None,
             d_min_met_at: Time::ZERO,
             outage: Time::ZERO,
+            unused: false,
             budget: Packets::ZERO,
             held: None,
             refills: false,
@@ -161,7 +164,10 @@ impl Verus {
             return;
         }
         let d_min = flow.d_min.into();
-        self.d_est = window::next_d_est(self.d_est, &report, d_min, turn.ended, &self.config);
+        // A window that its source leaves unused is not tested, and stays (RFC 7661 §4.3). Above R · D_min the path says enough.
+        if !self.unused || report.d_max / d_min > self.config.ratio {
+            self.d_est = window::next_d_est(self.d_est, &report, d_min, turn.ended, &self.config);
+        }
         let in_flight = Packets(flow.in_flight as f64);
         let current = match self.config.window_reference {
             WindowReference::CurrentWindow => self.window,
@@ -170,7 +176,8 @@ impl Verus {
         // After a long outage all points are too old to count. The window stays until there are new ones: slow start would
         // learn D_min from the queue that the outage left.
         if let Some(wanted) = self.profile.window_at(self.d_est) {
-            self.aim_at(wanted.max(Packets(1.0)), &flow);
+            let most = if self.unused { self.window } else { wanted };
+            self.aim_at(wanted.min(most).max(Packets(1.0)), &flow);
         }
         let granted = window::budget(self.window, current, in_flight, self.rtt, turn.next);
         // A remainder of less than a packet is saved for the next epoch.
@@ -214,6 +221,7 @@ impl Verus {
     #[inline]
     fn on_acked(&mut self, now: Time, acked: &Acked) {
         let packet = &acked.packet;
+        self.unused = packet.app_limited;
         if self.phase == Phase::SlowStart
             && (self.config.slow_start_exit).is_exceeded(acked.rtt, self.d_min)
         {
@@ -241,7 +249,7 @@ impl Verus {
             self.profile
                 .add(now, window, acked.rtt, self.config.point_weight);
         }
-        if self.phase == Phase::SlowStart {
+        if self.phase == Phase::SlowStart && !packet.app_limited {
             self.window += Packets(1.0);
         }
     }

@@ -124,6 +124,50 @@ fn time_never_goes_back_after_a_pause() {
     }
 }
 
+/// Room in the window that is a round trip old is filled over a round trip (RFC 9002 §7.8).
+#[test]
+fn a_window_left_empty_by_a_pause_is_not_sent_at_once() {
+    for scheme in ["newreno", "cubic", "vegas", "ledbatpp", "prague", "verus"] {
+        let outcome = run(&Scenario {
+            records: true,
+            trace: "rate:50".to_owned(),
+            delay_ms: 25.0,
+            ..users(1, scheme, "turns:on_s=2,off_s=5,count=3", 20.0)
+        });
+        let sent = outcome.records.expect("asked for").sent_ms;
+        let restarts = (1..sent.len()).filter(|&at| sent[at] - sent[at - 1] > 2_000.0);
+        let in_2_ms: Vec<usize> = restarts
+            .map(|at| {
+                sent[at..]
+                    .iter()
+                    .take_while(|&&other| other - sent[at] <= 2.0)
+                    .count()
+            })
+            .collect();
+        assert_eq!(in_2_ms.len(), 2, "{scheme}");
+        // Ten packets, and what 50 Mbit/s carry in 2 ms; Verus spreads an epoch in bursts of 32.
+        let most = if scheme == "verus" { 32 } else { 20 };
+        assert!(
+            in_2_ms.iter().all(|&packets| packets <= most),
+            "{scheme}: {in_2_ms:?}"
+        );
+    }
+}
+
+/// Each epoch of Verus asks for more delay while there is no queue, and a source of 1 Mbit/s makes none.
+#[test]
+fn verus_keeps_a_window_that_its_source_does_not_fill() {
+    for scheme in ["verus", "verus:ratio=2", "verus:mode=paper,ratio=4"] {
+        let outcome = run(&Scenario {
+            trace: "rate:50".to_owned(),
+            delay_ms: 25.0,
+            ..users(1, scheme, "cbr:rate_mbps=1", 60.0)
+        });
+        let peak = outcome.totals.peak_window_bytes;
+        assert!(peak <= 60_000, "{scheme}: {peak} bytes");
+    }
+}
+
 /// A paced burst that ends before the window is full raises the window no further (RFC 9002 §7.8, RFC 7661 §4.2).
 #[test]
 fn a_window_that_the_source_does_not_fill_grows_no_further_than_twice_what_it_sends() {
