@@ -107,21 +107,26 @@ class Made:
     inputs: tuple[str, ...] = (CHANNELS,)
     #: Whether packets overtake others on some of its paths.
     reordering: bool = False
+    #: Whether some of its sources pause.
+    pauses: bool = False
 
 
 OF: dict[str, Made] = {
     "claims.csv": Made(
-        ["cubic", "model", "newreno", "sprout", "vegas", "verus"], (CHANNELS, "python/verus/papers/claims.csv")
+        ["cubic", "model", "newreno", "sprout", "vegas", "verus"], (CHANNELS, "python/verus/papers/claims.csv"), pauses=True
     ),
     "ablation.csv": Made(["cubic", "verus"]),
-    "arena.csv": Made(sorted({scheme.partition(":")[0] for scheme in ARENA.values()})),
+    "arena.csv": Made(sorted({scheme.partition(":")[0] for scheme in ARENA.values()}), pauses=True),
     "check.csv": Made(
         sorted({word.partition(":")[0] for word in CHECKED.split()}),
         (CHANNELS, SUITES),
         reordering=True,
+        pauses=True,
     ),
     "forward.csv": Made(
-        ["cubic", "forward", "newreno", "verus"], (CHANNELS, "python/verus/papers/own/forward/recordings.csv")
+        ["cubic", "forward", "newreno", "verus"],
+        (CHANNELS, "python/verus/papers/own/forward/recordings.csv"),
+        pauses=True,
     ),
     "forward-parts.txt": Made(["cubic", "forward"], (CHANNELS, "python/verus/papers/own/forward/recordings.csv")),
     "recordings.txt": Made(["cubic", "newreno", "verus"]),
@@ -627,8 +632,9 @@ def main() -> None:
             if name in ON_PAGE or name == "forward.csv":
                 sources[name]["tables"] = made_of.tables(path.read_text(), name)
             if of := OF.get(name):
-                digest = made_of.behaviour(of.senders, reordering=of.reordering)
-                sources[name] |= {"senders": of.senders, "reordering": of.reordering, "behaviour": digest}
+                paths = {"reordering": of.reordering, "pauses": of.pauses}
+                digest = made_of.behaviour(of.senders, **paths)
+                sources[name] |= {"senders": of.senders, **paths, "behaviour": digest}
                 sources[name] |= {"inputs": of.inputs, "read": made_of.files(of.inputs)}
                 if name not in WITHOUT_RECORDINGS:
                     sources[name]["recordings"] = made_of.recordings(Path(options.traces))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -23,12 +24,13 @@ REORDERED = ("jitter and reordering", "a recorded series of delays", "CellReplay
 IMPAIRED = ("impaired: ",)
 
 
-def behaviour(senders: Collection[str], *, reordering: bool = False) -> str:
+def behaviour(senders: Collection[str], *, reordering: bool = False, pauses: bool = False) -> str:
     """A digest (twelve hexadecimal digits) of the behaviour of these senders in this checkout.
 
     Args:
         senders: Bare names: `cubic` includes `cubic:hystart=off`.
         reordering: Whether the result has paths on which packets overtake others.
+        pauses: Whether the result has sources that pause: pages, calls, users on and off.
 
     Raises:
         ValueError: A sender has no pinned run.
@@ -37,6 +39,10 @@ def behaviour(senders: Collection[str], *, reordering: bool = False) -> str:
     lines = [line for line in lines if not line.startswith(IMPAIRED)]
     if not reordering:
         lines = [line for line in lines if not line.startswith(REORDERED)]
+    if not pauses:
+        scenarios = json.loads(GOLDENS.with_suffix(".json").read_text(encoding="utf-8"))
+        pausing = tuple(name for name, scenario in scenarios.items() if "traffic" in json.dumps(scenario))
+        lines = [line for line in lines if not line.startswith(pausing)]
     pinned = [(line.split("\t")[1].partition(":")[0], line) for line in lines]
     if unknown := set(senders) - {sender for sender, _ in pinned}:
         raise ValueError(f"{GOLDENS.name} has no run of {', '.join(sorted(unknown))}")

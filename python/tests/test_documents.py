@@ -84,7 +84,7 @@ def test_every_result_is_of_how_its_senders_behave_now_and_of_what_it_reads() ->
     with_senders = {name: source for name, source in SOURCES.items() if "senders" in source}
     assert {"ablation.csv", "arena.csv", "check.csv", "claims.csv", "forward.csv", "laws.txt"} <= with_senders.keys()
     now = {
-        name: MADE_OF["behaviour"](source["senders"], reordering=source["reordering"])
+        name: MADE_OF["behaviour"](source["senders"], reordering=source["reordering"], pauses=source["pauses"])
         for name, source in with_senders.items()
     }
     old = [name for name, source in with_senders.items() if now[name] != source["behaviour"]]

@@ -24,7 +24,8 @@ use crate::units::{Bytes, Duration, Rate, Time};
 /// A tail probe waits two smoothed round trips (RFC 8985 §7.2), and never less than this.
 const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// After a pause, this many packets may leave back to back: an initial window (RFC 9002 §7.7).
+/// After a pause, this many packets may leave back to back where the algorithm states no burst: an initial window
+/// (RFC 9002 §7.7).
 const RESTART_BURST_PACKETS: u64 = 10;
 
 /// On average one packet number in this many is skipped, or one in half a flight if that is more.
@@ -167,17 +168,6 @@ impl Source {
     }
 }
 
-/// A source that ran dry has left room in the window. Room that is a round trip old is filled over
-/// a round trip, not at once (RFC 9002 §7.8): the acknowledgements that would space the packets
-/// have passed.
-#[derive(Clone, Copy, Debug)]
-struct Restart {
-    /// When the source ran dry; since then the window has not been full.
-    room_since: Time,
-    /// The window over a round trip, once the room is that old.
-    rate: Option<Rate>,
-}
-
 /// The sending end of one flow.
 #[derive(Debug)]
 pub struct Sender<C = Box<dyn Controller>> {
@@ -278,8 +268,11 @@ pub struct State {
     pacer: Pacer,
     packet_size: Bytes,
     source: Source,
-    /// `None` while the window is full.
-    restart: Option<Restart>,
+    /// When the source ran dry, unless the window has been full since.
+    room_since: Option<Time>,
+    /// That was a round trip ago. What the source left of the window is filled over a round trip, not at once
+    /// (RFC 9002 §7.8): the acknowledgements that would space the packets have passed.
+    restarting: bool,
     resend: Resend,
     revealed: Revealed,
     /// The instant from which the retransmission timeout counts: the last acknowledgement of anything new, the
@@ -318,7 +311,8 @@ impl<C: Hosted> Sender<C> {
                 next: 0,
                 available: Some(0),
             },
-            restart: None,
+            room_since: None,
+            restarting: false,
             resend: Resend::default(),
             revealed: Revealed::default(),
             silent_since: now,
@@ -489,55 +483,47 @@ impl State {
             return self.transmit_probe(controller, now);
         }
         if controller.allowance().sendable(self.ledger.in_flight()) < size {
-            self.restart = None;
+            self.room_since = None;
+            self.restarting = false;
             return None;
         }
-        if self.restart.is_some() {
-            self.update_restart(controller, now);
-        }
+        self.restarting = self.restarts(now);
         let rate = self.pacing_rate(controller);
         if rate.is_some() && !self.pacer.is_ready(now) {
             return None;
         }
         let Some((data, retransmission)) = self.next_data() else {
             self.ledger.set_app_limited();
-            self.restart.get_or_insert(Restart {
-                room_since: now,
-                rate: None,
-            });
+            self.room_since.get_or_insert(now);
             return None;
         };
         if let Some(rate) = rate {
-            let burst = if self.restart.is_some_and(|restart| restart.rate.is_some()) {
-                Some(size * RESTART_BURST_PACKETS)
-            } else {
-                controller.send_quantum()
-            };
+            let restart_burst = self.restarting.then(|| size * RESTART_BURST_PACKETS);
+            let burst = controller.send_quantum().or(restart_burst);
             self.pacer.on_sent(now, size, rate, burst);
         }
         Some(self.transmit(controller, now, data, retransmission))
     }
 
-    /// The algorithm's rate, or after a pause that of the restart.
+    /// Whether the room that the source left in the window is a round trip old.
     #[inline]
-    fn pacing_rate(&self, controller: &(impl Controller + ?Sized)) -> Option<Rate> {
-        let restart_rate = || self.restart.and_then(|restart| restart.rate);
-        controller.pacing_rate().or_else(restart_rate)
+    fn restarts(&self, now: Time) -> bool {
+        let round_trip = self.ledger.rtt().smoothed();
+        let is_old = |since| !round_trip.is_zero() && now.since(since) >= round_trip;
+        self.room_since.is_some_and(is_old)
     }
 
-    /// Sets the rate of a restart, for algorithms that state neither a rate nor a budget: those have a rule of their own.
-    #[cold]
-    fn update_restart(&mut self, controller: &(impl Controller + ?Sized), now: Time) {
-        let round_trip = self.ledger.rtt().smoothed();
-        let allowance = controller.allowance();
-        let own_rule = controller.pacing_rate().is_some() || allowance.most_more().is_some();
-        if let Some(restart) = &mut self.restart
-            && let Some(window) = allowance.most_in_flight()
-        {
-            let due =
-                !own_rule && !round_trip.is_zero() && now.since(restart.room_since) >= round_trip;
-            restart.rate = due.then(|| window / round_trip);
+    /// The algorithm's rate. One that states neither a rate nor a budget has no rule for a restart: then the window
+    /// leaves over a round trip.
+    #[inline]
+    fn pacing_rate(&self, controller: &(impl Controller + ?Sized)) -> Option<Rate> {
+        let stated = controller.pacing_rate();
+        if stated.is_some() || !self.restarting {
+            return stated;
         }
+        let allowance = controller.allowance();
+        let window = allowance.most_in_flight()?;
+        (allowance.most_more().is_none()).then(|| window / self.ledger.rtt().smoothed())
     }
 
     /// The data of the next packet, and whether that data left before.
