@@ -8,19 +8,16 @@ drop-tail of 120 kB; both ways have the same recording.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from verus.endpoints import emulation
-from verus.lab import runner
 from verus.lab.results import Results
 from verus.lab.runner import Progress
 from verus.lab.scenario import Contestant, Run, make_run
 from verus.papers.experiment import Options, Work
 from verus.papers.later import cs244
 from verus.papers.own import side_by_side
-from verus.papers.own.linux import ENDS
+from verus.papers.own.linux import ENDS, collect
 from verus.papers.recordings import find_recordings
 from verus.papers.target import Check
 from verus.report.wanted import Wanted
@@ -70,15 +67,6 @@ def prepare(options: Options) -> Work:
         return collect(linux, ours, jobs=options.jobs, progress=progress, settings=settings)
 
     return work
-
-
-def collect(
-    linux: Sequence[Run], ours: Sequence[Run], *, jobs: int, progress: Progress | None, settings: Mapping[str, Any]
-) -> Results:
-    """Runs both sides."""
-    models = runner.run_all(ours)
-    outcomes = emulation.run_all(linux, jobs=jobs, progress=progress, virtual=True)
-    return Results.collect([*linux, *ours], [*outcomes, *models], kind="later-cs244-linux", settings=settings)
 
 
 # --- measured -----------------------------------------------------------------------------------

@@ -171,10 +171,11 @@ def prepare(options: Options) -> Work:
 def collect(
     linux: Sequence[Run], ours: Sequence[Run], *, jobs: int, progress: Progress | None, settings: Mapping[str, Any]
 ) -> Results:
-    """Runs both sides."""
+    """Runs both sides, Linux's on virtual time; `settings` name the experiment."""
     models = runner.run_all(ours)
     outcomes = emulation.run_all(linux, jobs=jobs, progress=progress, virtual=True)
-    return Results.collect([*linux, *ours], [*outcomes, *models], kind="linux", settings=settings)
+    kind = settings["experiment"]
+    return Results.collect([*linux, *ours], [*outcomes, *models], kind=kind, settings=settings)
 
 
 # --- measured -----------------------------------------------------------------------------------
