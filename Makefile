@@ -47,9 +47,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # nothing here is built again.
 rust_of = Cargo.toml Cargo.lock rust-toolchain.toml $(shell find $(addprefix crates/,$(1)) -type f \
   \( -path '*/src/*' -o -path '*/bpf/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
-EXTENSION_RUST := $(call rust_of,words core verus peers model senders channel measure sim capture py extension)
-PLAY_RUST := $(call rust_of,words core verus peers model senders channel measure sim play)
-ENDPOINT_RUST := $(call rust_of,words core verus peers model senders channel measure sim capture clock emu net quic quinn probe transfer kernel cli)
+EXTENSION_RUST := $(call rust_of,words core verus forward peers model senders channel measure sim capture py extension)
+PLAY_RUST := $(call rust_of,words core verus forward peers model senders channel measure sim play)
+ENDPOINT_RUST := $(call rust_of,words core verus forward peers model senders channel measure sim capture clock emu net quic quinn probe transfer kernel cli)
 
 # `verus kernel` where there is what it takes (clang, libelf, zlib).
 KERNEL = $(shell scripts/kernel-features 2>/dev/null)

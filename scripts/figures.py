@@ -245,7 +245,7 @@ def umts(traces: str) -> Iterator[str]:
 
 def research_environment(folder: str) -> dict[str, str]:
     """Builds for research, in which parts of `forward` can be left out and its constants are keys, into `folder`."""
-    extension = ["-p", "verus-extension", "-p", "verus-protocol", "--features", "verus-protocol/parts"]
+    extension = ["-p", "verus-extension", "-p", "verus-forward", "--features", "verus-forward/parts"]
     subprocess.run(["cargo", "build", "--release", "--quiet", "--target-dir", "target/parts", *extension], check=True)
     package = Path(folder) / "verus"
     shutil.copytree(Path(verus.__file__).parent, package, ignore=shutil.ignore_patterns("_verus.*.so"))

@@ -33,5 +33,5 @@ def test_what_is_used_needs_nothing_that_is_for_tests_and_an_operator_needs_litt
     assert not {crate for crate in CRATES if "faults" in dependencies_of(crate)}
     assert dependencies_of("words") == set()
     for stack in ("quinn", "noq"):
-        assert dependencies_of(stack) <= {"core", "protocol", "quic"}
+        assert dependencies_of(stack) <= {"core", "forward", "protocol", "quic"}
     assert dependencies_of("quic") <= {"core", "measure"}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The drains of a flow, as in crates/verus/src/forward/drain.rs, which gives the reasons. Times in
+ * The drains of a flow, as in crates/forward/src/drain.rs, which gives the reasons. Times in
  * ns.
  */
 #ifndef VERUS_DRAINS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Measurements of the law's inputs, as in crates/verus/src/forward/estimates.rs and the files of
+ * Measurements of the law's inputs, as in crates/forward/src/estimates.rs and the files of
  * estimates/, which give the reasons. Times in ns. The whole round trip counts as the forward
  * path's delay, since the kernel provides no arrival times.
  */

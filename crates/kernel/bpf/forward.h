@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The `forward` of a flow, as in crates/verus/src/forward.rs, which gives the reasons. Both compute
+ * The `forward` of a flow, as in crates/forward/src/forward.rs, which gives the reasons. Both compute
  * with the same integers in the same order, so their results agree to the last unit
  * (crates/kernel/tests).
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The law of `forward`, line by line as in crates/verus/src/forward/law.rs, which explains each
+ * The law of `forward`, line by line as in crates/forward/src/law.rs, which explains each
  * number. Times in us below 2^26, rates in bit/s below 2^37, shares in 2^-16.
  */
 #ifndef VERUS_LAW_H

@@ -1,7 +1,7 @@
 //! `forward` in Linux: a congestion control of the kernel's own TCP, for every program.
 //!
 //! ```text
-//!  bpf/forward.h      the law, as the core has it (crates/verus/src/forward.rs); also compiles natively, for tests
+//!  bpf/forward.h      the law, as the core has it (crates/forward/src/forward.rs); also compiles natively, for tests
 //!  bpf/forward.bpf.c  what the kernel calls   ┐ compiled by build.rs, loaded by libbpf
 //!  bpf/flows.bpf.c    reads flows out         │
 //!  bpf/connections.bpf.c  reads all of TCP    ┘

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use verus_core::controller::{Allowance, Controller, Departure, Feedback, Timeout};
 use verus_core::recovery::Recovery;
 use verus_core::units::{Bytes, Duration, Time};
-use verus_protocol::verus;
+use verus_protocol as verus;
 
 use epoch::{EpochDelay, Stands};
 pub use file::{About, FileError, MAX_BYTES, Model};

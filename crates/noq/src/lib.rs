@@ -37,7 +37,8 @@ pub use adapter::view_of;
 pub use driver::{Connection, Driver, drive};
 pub use ecn::endpoint;
 pub use verus_core::configuration::Configured;
-pub use verus_protocol::{forward, verus};
+pub use verus_forward as forward;
+pub use verus_protocol as verus;
 pub use verus_quic::{Counters, Driving, Event, Snapshot, View};
 
 /// A configuration as noq wants it: builds a controller for each path of each connection.

@@ -11,8 +11,8 @@ use verus_core::sender::{FalseAck, Hosted, State, Transmit};
 use verus_core::{Bytes, Controller, Time};
 use verus_peers::tcp::cubic::Cubic;
 use verus_peers::tcp::reno::NewReno;
-use verus_protocol::forward::Forward;
-use verus_protocol::verus::Verus;
+use verus_forward::Forward;
+use verus_protocol::Verus;
 
 /// A controller, by its type if that is one of those known here.
 #[derive(Debug)]

@@ -28,7 +28,8 @@ use verus_peers::tcp::{cubic, reno, vegas};
 use verus_peers::{
     bbr, bbr1, c4, constant, copa, ledbatpp, prague, saturate, scream, sprout, vivace,
 };
-use verus_protocol::{forward, verus};
+use verus_forward as forward;
+use verus_protocol as verus;
 use verus_words::configuration::Configuration;
 use verus_words::quantity;
 use verus_words::spec::{Given, Problem, REQUIRED, assert_new, places, shown};

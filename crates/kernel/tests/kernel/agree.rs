@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use proptest::prelude::*;
-use verus_protocol::forward::law;
+use verus_forward::law;
 
 use crate::law::{Acknowledgement, Core, Event, Native, assert_same};
 use crate::path::Path;

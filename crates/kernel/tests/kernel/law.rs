@@ -2,7 +2,7 @@
 //! and under sanitizers, and the core's.
 
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Phase, Time, Timeout};
-use verus_protocol::forward::{Config, Forward, law};
+use verus_forward::{Config, Forward, law};
 
 use crate::program::Program;
 

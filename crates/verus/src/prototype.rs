@@ -354,7 +354,7 @@ impl Controller for Prototype {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verus::{Mode, tests::stays_sound};
+    use crate::{Mode, tests::stays_sound};
     use proptest::prelude::*;
     use verus_core::testing::{self, Path};
 

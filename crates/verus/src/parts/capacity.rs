@@ -23,7 +23,7 @@ use verus_core::controller::Acked;
 use verus_core::units::Time;
 
 use super::{Flow, Part};
-use crate::verus::units::Packets;
+use crate::units::Packets;
 
 /// C is the largest delivery rate of this many intervals. An interval lasts from one fit of the curve to the next, 1 s by
 /// default.
@@ -147,7 +147,7 @@ impl Part for Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verus::units::Millis;
+    use crate::units::Millis;
     use verus_core::testing::departure;
     use verus_core::units::Duration;
 

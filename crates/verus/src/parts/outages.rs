@@ -73,7 +73,7 @@ impl Part for Outages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verus::units::Millis;
+    use crate::units::Millis;
     use verus_core::testing::departure;
     use verus_core::units::Duration;
 

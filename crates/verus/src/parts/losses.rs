@@ -25,7 +25,7 @@ use verus_core::controller::Acked;
 use verus_core::units::{Duration, Time};
 
 use super::{Flow, Part};
-use crate::verus::units::Packets;
+use crate::units::Packets;
 
 /// Packets added to the window that the curve gives for D_est.
 const ADDED: f64 = 2.0;
@@ -137,7 +137,7 @@ impl Part for Losses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verus::units::Millis;
+    use crate::units::Millis;
     use verus_core::testing::departure;
 
     fn flow(at_ms: u64, rtt_ms: u64) -> Flow {

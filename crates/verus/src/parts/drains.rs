@@ -22,7 +22,7 @@ use verus_core::controller::Acked;
 use verus_core::units::{Duration, Time};
 
 use super::{Flow, Hold, NEAR, Part, WATCH};
-use crate::verus::units::Millis;
+use crate::units::Millis;
 
 /// A flow that has not met D_min for this long drains. BBR's ProbeRTT comes every 5 s (draft-ietf-ccwg-bbr §5.3.4.3).
 const STALE_AFTER: Duration = Duration::from_millis(5500);

@@ -8,7 +8,7 @@
 //! Random losses occur at any queue and are no overflow. An overflow is a loss while the delay is
 //! near the longest of the last seconds, without a recent loss at a shorter queue.
 
-use super::super::law::{ONE, UNBOUNDED};
+use crate::law::{ONE, UNBOUNDED};
 use verus_core::units::{Duration, Time};
 
 /// The time in which c grows by s: that over which e and l are averaged.

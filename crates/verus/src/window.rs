@@ -54,7 +54,7 @@ pub fn budget(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verus::config::Mode;
+    use crate::config::Mode;
 
     fn next(d_max: f64, delta_d: f64, from: f64) -> f64 {
         let config = Config {

@@ -23,7 +23,7 @@ use verus_core::random;
 use verus_core::units::Duration;
 
 use super::{Flow, Leave, Part};
-use crate::verus::units::Packets;
+use crate::units::Packets;
 
 /// Its only state is the random stream.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Part for Departures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verus::units::Millis;
+    use crate::units::Millis;
     use verus_core::units::Time;
 
     const EPOCH: Duration = Duration::from_millis(5);

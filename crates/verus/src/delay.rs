@@ -84,7 +84,7 @@ impl DelayEstimator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verus::config::Mode;
+    use crate::config::Mode;
 
     fn ms(millis: u64) -> Time {
         Time::from_millis(millis)
