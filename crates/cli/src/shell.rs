@@ -396,7 +396,7 @@ impl Args {
         let Some(path) = &self.pcap else {
             return Ok(None);
         };
-        let create = |file, draft| captured::Capture::new(file, draft);
+        let create = |file, draft| captured::begin((draft, file));
         drafted("--pcap", path, place, standing, create).map(Some)
     }
 
