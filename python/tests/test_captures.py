@@ -124,13 +124,36 @@ def test_what_real_programs_send_is_captured_on_both_sides_of_the_links(
 
 
 @pytest.mark.real_time
+def test_the_times_of_a_capture_are_those_of_the_wall_clock(
+    tshark: Callable[..., list[list[str]]], tmp_path: Path
+) -> None:
+    capture, program = tmp_path / "shell.pcapng", Path(sys.executable).parent / "verus-endpoint"
+    sends = "date +%s.%N; echo > /dev/udp/100.64.0.1/9; date +%s.%N; sleep 0.3"
+    line = f"ip link set lo up; {program} shell -q --down rate:8 --pcap {capture} -- bash -c '{sends}'"
+    done = subprocess.run(["unshare", "-rn", "sh", "-c", line], capture_output=True, text=True, check=True)
+    before, after = map(float, done.stdout.split())
+    ((at,), *_) = tshark(capture, "-Y", "udp.dstport == 9", "frame.time_epoch")
+    assert before < float(at) < after + 0.1
+
+
+@pytest.mark.real_time
 @pytest.mark.parametrize(("bind", "family"), [("127.0.0.1", "ip"), ("::1", "ipv6")])
 def test_a_probe_captures_what_it_sends_and_receives(
     bind: str, family: str, verus: Command, tshark: Callable[..., list[list[str]]], tmp_path: Path
 ) -> None:
     capture, program = tmp_path / "probe.pcapng", Path(sys.executable).parent / "verus-endpoint"
-    server = [program, "probe", "server", "--bind", bind, "--port", "0", "--json"]
-    client = ["--direction", "both", "--duration", "2", "--rate-mbps", "4", "--pcap", capture, "--json"]
+    server: list[str | Path] = [program, "probe", "server", "--bind", bind, "--port", "0", "--json"]
+    client: list[str | Path] = [
+        "--direction",
+        "both",
+        "--duration",
+        "2",
+        "--rate-mbps",
+        "4",
+        "--pcap",
+        capture,
+        "--json",
+    ]
     with subprocess.Popen(server, stdout=subprocess.PIPE, text=True) as serving:
         try:
             assert serving.stdout is not None

@@ -1,7 +1,7 @@
 //! A capture of a link while packets cross it: on both of its sides, in the order of time, with each packet's fate.
 //!
 //! A drop is a comment on the packet as it entered, where it is known only later. So packets wait here until the fate
-//! of each that entered before them is known: as many as pass while one waits in the queue. Since links
+//! of each that entered before them is known: as many as pass while one waits in the queue, up to a bound. Since links
 //! may be served late, this is also what puts events into the order of their times.
 
 use std::borrow::Cow;
@@ -13,6 +13,9 @@ use verus_channel::path::Why;
 use verus_core::{Bytes, Duration, Ecn, Time};
 
 use crate::write::{Packet, Writer};
+
+/// The most packets that wait to be written: 300 MB, or a minute of outage behind 200 Mbit/s. More fail the capture.
+pub const MOST_WAITING: usize = 1 << 20;
 
 /// The place of a packet in the file: its time, and its number among those of that time.
 type Place = (Time, u64);
@@ -160,6 +163,16 @@ impl<W: Write> Recorder<W> {
     ) -> Place {
         let place = (now, self.count);
         self.count += 1;
+        if self.failed.is_some() {
+            return place;
+        }
+        if self.waiting.len() == MOST_WAITING {
+            self.waiting.clear();
+            let text =
+                format!("more than {MOST_WAITING} packets passed while one waited in a queue");
+            self.failed = Some(io::Error::other(text));
+            return place;
+        }
         let waiting = Waiting {
             interface,
             head: head.into(),

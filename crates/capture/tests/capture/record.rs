@@ -1,4 +1,4 @@
-//! Packets that are recorded as they pass: their order, and headers made for them.
+//! Packets that are recorded as they pass: their order, their bound, and headers made for them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use etherparse::PacketHeaders;
 use verus_capture::dissect::{Transport, dissect};
 use verus_capture::headers;
 use verus_capture::read::for_each;
-use verus_capture::record::Recorder;
+use verus_capture::record::{MOST_WAITING, Recorder};
 use verus_capture::write::Writer;
 use verus_core::{Bytes, Duration, Ecn, Time};
 
@@ -39,6 +39,26 @@ fn packets_reported_late_are_in_the_order_of_their_times() {
         })
         .expect("whole");
         assert_eq!(times_ms, expected, "{lateness_ms} ms late");
+    }
+}
+
+#[test]
+fn what_passes_while_a_packet_waits_has_a_bound_beyond_which_no_capture_is_left() {
+    let size = Bytes::new(20);
+    for (passing, is_whole) in [(MOST_WAITING - 1, true), (MOST_WAITING, false)] {
+        let mut recorder = recorder(io::sink());
+        recorder.on_entered(at(0), 0, (0, 1), &[0x45; 20], size);
+        for millis in 1..=passing as u64 {
+            recorder.on_passing(at(millis), &[1], &[0x45; 20], size);
+        }
+        match recorder.finish() {
+            Ok(_) => assert!(is_whole),
+            Err(error) => {
+                assert!(!is_whole);
+                let text = error.to_string();
+                assert!(text.contains("while one waited in a queue"), "{text}");
+            }
+        }
     }
 }
 
