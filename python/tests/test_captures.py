@@ -1,4 +1,4 @@
-"""`verus compare --pcap` and `verus analyze` of captures: beside tshark, the simulator, and the channel."""
+"""`--pcap` and `verus analyze` of captures: beside tshark, the simulator, and the channel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,68 @@ def test_what_real_programs_send_is_captured_on_both_sides_of_the_links(
     flows = [json.loads(text) for text in verus("analyze", capture, "--json").out.splitlines()]
     (down,) = (flow for flow in flows if flow["interface"] == "program side" and flow["bytes"] > 1_000_000)
     assert down["throughput_mbps"] == pytest.approx(8 * 1500 / 1504, rel=0.05)
+
+
+@pytest.mark.real_time
+def test_the_times_of_a_capture_are_those_of_the_wall_clock(
+    tshark: Callable[..., list[list[str]]], tmp_path: Path
+) -> None:
+    capture, program = tmp_path / "shell.pcapng", Path(sys.executable).parent / "verus-endpoint"
+    sends = "date +%s.%N; echo > /dev/udp/100.64.0.1/9; date +%s.%N; sleep 0.3"
+    line = f"ip link set lo up; {program} shell -q --down rate:8 --pcap {capture} -- bash -c '{sends}'"
+    done = subprocess.run(["unshare", "-rn", "sh", "-c", line], capture_output=True, text=True, check=True)
+    before, after = map(float, done.stdout.split())
+    ((at,), *_) = tshark(capture, "-Y", "udp.dstport == 9", "frame.time_epoch")
+    assert before < float(at) < after + 0.1
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(("bind", "family"), [("127.0.0.1", "ip"), ("::1", "ipv6")])
+def test_a_probe_captures_what_it_sends_and_receives(
+    bind: str, family: str, verus: Command, tshark: Callable[..., list[list[str]]], tmp_path: Path
+) -> None:
+    capture, program = tmp_path / "probe.pcapng", Path(sys.executable).parent / "verus-endpoint"
+    server: list[str | Path] = [program, "probe", "server", "--bind", bind, "--port", "0", "--json"]
+    client: list[str | Path] = [
+        "--direction",
+        "both",
+        "--duration",
+        "2",
+        "--rate-mbps",
+        "4",
+        "--pcap",
+        capture,
+        "--json",
+    ]
+    with subprocess.Popen(server, stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            address = json.loads(serving.stdout.readline())["address"]
+            command = [program, "probe", "client", address, *client]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+        finally:
+            serving.kill()
+    rows = map(json.loads, done.stdout.splitlines())
+    sent = {row["trace"].rpartition(" ")[2]: row["per_flow"][0]["sent"] for row in rows}
+    checks = ("-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE")
+    fields = ("udp.srcport", "udp.dstport", "frame.len", "frame.cap_len", "udp.checksum.status", "frame.time_epoch")
+    packets = tshark(capture, *checks, *fields, f"{family}.src", "_ws.malformed", "_ws.expert.message")
+    port = address.rpartition(":")[2]
+    assert {(source, malformed, complaint) for *_, source, malformed, complaint in packets} == {(bind, "", "")}
+    assert all(port in packet[:2] for packet in packets)
+    # A checksum is of the whole datagram, so tools verify those that were captured whole.
+    assert {packet[4] for packet in packets if packet[2] == packet[3]} == {"1"}
+    for end, direction in ((1, "up"), (0, "down")):
+        data = [packet for packet in packets if packet[end] == port and packet[2] == "1400"]
+        assert len(data) == pytest.approx(sent[direction], abs=5)
+    times = [float(packet[5]) for packet in packets]
+    assert times == sorted(times)
+    assert abs(times[-1] - time.time()) < 60
+    flows = [json.loads(text) for text in verus("analyze", capture, "--json").out.splitlines()]
+    assert [flow["interface"] for flow in flows] == ["probe", "probe"]
+    assert all(
+        flow["bytes"] >= 1400 * least for flow, least in zip(flows, (sent["up"] - 5, sent["down"] - 5), strict=True)
+    )
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,22 @@ def test_a_trace_without_a_last_newline_is_whole(verus: Command) -> None:
 
 TRAIN = "0 20 0 1 3\n500 20 0 1\n1000 20 0"
 CUT = "its last line has no newline and may be cut off"
+SEARCH = """
+scheme = "copa"
+[keys]
+delta = { from = 0.4, to = 0.6 }
+[tune]
+trace = ["t.down"]
+duration_s = 1
+[judge]
+trace = ["rate:9"]
+duration_s = 1
+[aim]
+most = ["utilization"]
+[search]
+candidates = 1
+"""
+LOG_OF_PACKETS = "sent_ms,received_ms\n" + "".join(f"{10 * at},{10 * at + 20 + at % 7}\n" for at in range(400))
 
 
 @pytest.mark.parametrize(
@@ -83,6 +99,9 @@ CUT = "its last line has no newline and may be cut off"
         ("t.down", TIMES, ["trace", "plot", "FILE"]),
         ("raw", "1763000000.1\n1763000000.2\n", ["trace", "convert", "FILE", "out.down"]),
         ("t.gz", TIMES, ["trace", "info", "FILE"]),
+        ("t.down", "".join(f"{time}\n" for time in range(1, 4000, 2)), ["trace", "fit", "FILE"]),
+        ("log.csv", LOG_OF_PACKETS, ["trace", "fit", "FILE"]),
+        ("t.down", TIMES, ["train", "m.model", "--force", "--duration", "2", "--trace", "FILE"]),
     ],
 )
 def test_a_last_line_that_may_be_cut_off_is_used_and_named(
@@ -99,6 +118,20 @@ def test_a_last_line_that_may_be_cut_off_is_used_and_named(
         ran = verus(*words)
         assert ran.code == 0
         assert ran.err.count(f"Warning: `{name}`: {CUT}") == is_warned
+
+
+def test_of_utf_16_nothing_else_is_said(verus: Command) -> None:
+    Path("t.down").write_bytes(TIMES.encode("utf-16"))
+    ran = verus("compare", "--scheme", "cubic", "--duration", "2", "--trace", "t.down")
+    assert ran.code == 2
+    assert ran.err == "verus: trace `t.down`: it is UTF-16 text; save it as UTF-8\n"
+
+
+def test_a_search_names_a_channel_that_may_be_cut_off(verus: Command) -> None:
+    Path("t.down").write_text(TIMES.rstrip())
+    Path("s.toml").write_text(SEARCH)
+    ran = verus("tune", "s.toml", "--out", "tuned")
+    assert ran.err.count(f"Warning: `t.down`: {CUT}") == 1
 
 
 def test_a_study_names_a_channel_that_may_be_cut_off(verus: Command) -> None:

@@ -1,8 +1,8 @@
 //! A capture of a link while packets cross it: on both of its sides, in the order of time, with each packet's fate.
 //!
 //! A drop is a comment on the packet as it entered, where it is known only later. So packets wait here until the fate
-//! of each that entered before them is known: as many as pass while one waits in the queue. Since links may be served
-//! late, this is also what puts events into the order of their times.
+//! of each that entered before them is known: as many as pass while one waits in the queue, up to a bound. Since links
+//! may be served late, this is also what puts events into the order of their times.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,9 +10,12 @@ use std::io::{self, Write};
 
 use etherparse::{IpEcn, Ipv4Header};
 use verus_channel::path::Why;
-use verus_core::{Bytes, Ecn, Time};
+use verus_core::{Bytes, Duration, Ecn, Time};
 
 use crate::write::{Packet, Writer};
+
+/// The most packets that wait to be written: 300 MB, or a minute of outage behind 200 Mbit/s. More fail the capture.
+pub const MOST_WAITING: usize = 1 << 20;
 
 /// The place of a packet in the file: its time, and its number among those of that time.
 type Place = (Time, u64);
@@ -40,6 +43,8 @@ pub struct Recorder<W: Write> {
     writer: Writer<W>,
     /// The clock's zero, in nanoseconds since 1970.
     epoch: u64,
+    /// How long after its time an event may be reported.
+    lateness: Duration,
     count: u64,
     waiting: BTreeMap<Place, Waiting>,
     /// By the number that the caller gave them.
@@ -55,12 +60,18 @@ impl<W: Write> Recorder<W> {
         Recorder {
             writer,
             epoch,
+            lateness: Duration::ZERO,
             count: 0,
             waiting: BTreeMap::new(),
             inside: BTreeMap::new(),
             entries: BTreeSet::new(),
             failed: None,
         }
+    }
+
+    /// Keeps packets for `lateness`, so that events reported late by as much are still in order.
+    pub fn with_lateness(self, lateness: Duration) -> Self {
+        Recorder { lateness, ..self }
     }
 
     /// A packet enters the link by one interface, to leave it by another. `id` is unique among those inside.
@@ -152,6 +163,16 @@ impl<W: Write> Recorder<W> {
     ) -> Place {
         let place = (now, self.count);
         self.count += 1;
+        if self.failed.is_some() {
+            return place;
+        }
+        if self.waiting.len() == MOST_WAITING {
+            self.waiting.clear();
+            let text =
+                format!("more than {MOST_WAITING} packets passed while one waited in a queue");
+            self.failed = Some(io::Error::other(text));
+            return place;
+        }
         let waiting = Waiting {
             interface,
             head: head.into(),
@@ -165,15 +186,13 @@ impl<W: Write> Recorder<W> {
     /// Writes all that is certain at `now`: everything before `now`, and before the first packet whose fate is unknown. All
     /// that comes later is later.
     fn write_until(&mut self, now: Time) {
-        let limit = self.entries.first().map_or(now, |(at, _)| now.min(*at));
+        let limit = self.entries.first().map_or(Time::MAX, |(at, _)| *at);
         while let Some(first) = self.waiting.first_entry()
             && first.key().0 < limit
+            && now.since(first.key().0) > self.lateness
         {
             let (at, _) = *first.key();
             let waiting = first.remove();
-            if self.failed.is_some() {
-                continue;
-            }
             let written = self.writer.packet(&Packet {
                 interface: waiting.interface,
                 at: self.epoch.saturating_add(at.as_nanos()),
@@ -181,7 +200,10 @@ impl<W: Write> Recorder<W> {
                 length: waiting.length,
                 comment: &waiting.comment,
             });
-            self.failed = written.err();
+            if let Err(error) = written {
+                self.waiting.clear();
+                self.failed = Some(error);
+            }
         }
     }
 }

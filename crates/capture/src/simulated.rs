@@ -18,12 +18,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 
-use etherparse::{IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement};
+use etherparse::{IpNumber, TcpHeader, TcpOptionElement};
 use verus_channel::path::Why;
 use verus_core::receiver::{Ack, DataRange, NumberRange, RANGES_PER_ACK};
 use verus_core::{Bytes, Ecn, Time};
 use verus_sim::{DataPacket, Tap};
 
+use crate::headers::ipv4;
 use crate::record::Recorder;
 use crate::write::Writer;
 
@@ -148,7 +149,7 @@ impl<W: Write + Send + std::fmt::Debug> Tap for Capture<W> {
 
 /// IPv4 and TCP headers of a packet, with checksums as if all data were zeros.
 fn headers(
-    [source, destination]: [[u8; 4]; 2],
+    addresses: [[u8; 4]; 2],
     mut tcp: TcpHeader,
     payload: usize,
     ecn: Ecn,
@@ -157,17 +158,7 @@ fn headers(
     let size = tcp.header_len() + payload;
     // The size of a scenario's packets has 16 bits.
     let size = u16::try_from(size).unwrap_or(u16::MAX - 20);
-    let mut ip = Ipv4Header::new(size, 64, IpNumber::TCP, source, destination)
-        .expect("it fits beside a header of 20 bytes");
-    ip.ecn = match ecn {
-        Ecn::NotEct => IpEcn::ZERO,
-        Ecn::Ect1 => IpEcn::ONE,
-        Ecn::Ect0 => IpEcn::TWO,
-        Ecn::Ce => IpEcn::THREE,
-    };
-    ip.identification = identification;
-    ip.dont_fragment = true;
-    ip.header_checksum = ip.calc_header_checksum();
+    let ip = ipv4(addresses, IpNumber::TCP, size, ecn, identification);
     tcp.checksum = tcp
         .calc_checksum_ipv4(&ip, &ZEROS[..payload])
         .expect("it fits an IPv4 packet");

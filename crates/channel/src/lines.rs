@@ -267,7 +267,7 @@ pub(crate) fn for_each_cut(
         .map_err(|source| reading(what, name, Format::Plain, source))?;
     let format = Format::of_bytes(&first);
     format.supported(name)?;
-    if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] = first[..] {
+    if is_utf16(&first) {
         return Err(Problem::Utf16.of_whole(what, name));
     }
     let promised = Format::of_name(name);
@@ -338,11 +338,19 @@ pub fn cut_warning(path: &Path) -> Option<String> {
     })
 }
 
-/// The last byte of the text of the file at `path`; none if it is empty or larger than is unpacked.
+/// Whether a text that begins with these bytes is UTF-16, by its byte-order mark. No reader takes it.
+fn is_utf16(first: &[u8]) -> bool {
+    matches!(first, [0xff, 0xfe, ..] | [0xfe, 0xff, ..])
+}
+
+/// The last byte of the text of the file at `path`; none if it is empty, UTF-16, or larger than is unpacked.
 fn last_byte(path: &Path) -> io::Result<Option<u8>> {
     let mut file = files::open(path)?;
     let mut first = Vec::with_capacity(6);
     file.by_ref().take(6).read_to_end(&mut first)?;
+    if is_utf16(&first) {
+        return Ok(None);
+    }
     if let (Format::Plain, Opened::File(file)) = (Format::of_bytes(&first), &mut file) {
         if first.is_empty() {
             return Ok(None);

@@ -4,6 +4,7 @@
 //! verb is a module with its arguments and a `run`. They share three modules: how they end
 //! (`failure`), when they may print (`ui`) and which text is safe to print (`plain`).
 
+mod capture;
 mod complete;
 mod draft;
 #[cfg(target_os = "linux")]

@@ -1,5 +1,6 @@
 //! `probe`: the paper's sender and receiver over UDP.
 
+mod captured;
 mod client;
 mod contents;
 mod packet_log;

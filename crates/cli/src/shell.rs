@@ -387,16 +387,16 @@ impl Args {
         })
     }
 
-    /// The capture, if requested.
+    /// The file of the capture, if requested.
     fn capture(
         &self,
         place: &Place,
         standing: &Standing,
-    ) -> Result<Option<captured::Capture>, Failure> {
+    ) -> Result<Option<(DraftFile, File)>, Failure> {
         let Some(path) = &self.pcap else {
             return Ok(None);
         };
-        let create = |file, draft| captured::Capture::new(file, draft);
+        let create = |file, draft| Ok((draft, file));
         drafted("--pcap", path, place, standing, create).map(Some)
     }
 
@@ -517,13 +517,14 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         )?,
     ];
     let capture = args.capture(&host.place, &standing)?;
-    let mut watch = carried::Watch::new(logs, capture);
     let paths = [directions[0].path.clone(), directions[1].path.clone()];
     let mut emulator = Emulator::new(host.devices, &paths, args.seed).map_err(launcher_failure)?;
     if let Some(signal) = signals.take() {
         return Err(Failure::signal(signal));
     }
     emulator.begin();
+    let capture = capture.map(captured::begin).transpose();
+    let mut watch = carried::Watch::new(logs, capture.map_err(launcher_failure)?);
 
     let stop = AtomicBool::new(false);
     let (ring, wake) = UnixStream::pair().map_err(launcher_failure)?;

@@ -86,6 +86,11 @@ pub struct Wall {
 }
 
 impl Wall {
+    /// The monotonic clock's zero, in nanoseconds since 1970.
+    pub fn zero_nanos(&self) -> u64 {
+        self.wall_nanos.saturating_sub(self.now.as_nanos())
+    }
+
     /// When a packet arrived that the kernel stamped with `since_epoch`; now if it was not stamped,
     /// or the stamp makes no sense.
     pub fn arrival(&self, since_epoch: Option<std::time::Duration>) -> Time {

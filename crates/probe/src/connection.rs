@@ -173,6 +173,12 @@ impl Batch {
         (!self.is_control && self.len > self.segment).then_some(self.segment)
     }
 
+    /// Each packet in [`contents`](Self::contents).
+    pub fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
+        self.contents()
+            .chunks(self.segment_size().unwrap_or(usize::MAX))
+    }
+
     /// The size of the largest packet in [`contents`](Self::contents).
     pub fn payload(&self) -> usize {
         self.segment_size().unwrap_or(self.len)

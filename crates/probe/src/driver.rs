@@ -1,6 +1,7 @@
 //! Gives an endpoint a socket and a clock: sleeps until something arrives or a timer falls due, and
 //! never spins.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -96,6 +97,14 @@ impl<L: Library> Endpoint for Server<L> {
     }
 }
 
+/// An observer of the datagrams of a driver's socket.
+pub trait Tap: fmt::Debug + Send {
+    /// These datagrams left at `at`.
+    fn on_sent(&mut self, at: Time, batch: &Batch);
+    /// A datagram arrived.
+    fn on_arrived(&mut self, arrived: &Arrived<'_>);
+}
+
 /// Runs an endpoint on a socket.
 #[derive(Debug)]
 pub struct Driver {
@@ -109,6 +118,7 @@ pub struct Driver {
     lateness: Histogram<u32>,
     /// The last error with a datagram, except for its size.
     trouble: Option<io::Error>,
+    tap: Option<Box<dyn Tap>>,
 }
 
 impl Driver {
@@ -131,7 +141,13 @@ impl Driver {
             lateness: Histogram::new_with_max(60_000_000, 2)
                 .expect("constant bounds within the library's limits"),
             trouble: None,
+            tap: None,
         })
+    }
+
+    /// Reports each datagram from now on to `tap`, if there is one.
+    pub fn set_tap(&mut self, tap: Option<Box<dyn Tap>>) {
+        self.tap = tap;
     }
 
     /// Limits how many packets leave with one call; 1 turns segmentation off.
@@ -207,8 +223,12 @@ impl Driver {
     fn read<E: Endpoint>(&mut self, endpoint: &mut E) -> io::Result<bool> {
         for _ in 0..READS {
             let clock = self.clock;
+            let tap = &mut self.tap;
             let read = self.socket.receive(&clock, |arrived| {
                 endpoint.handle(clock.now(), &arrived);
+                if let Some(tap) = tap {
+                    tap.on_arrived(&arrived);
+                }
             });
             match read {
                 Ok(true) => {}
@@ -232,8 +252,10 @@ impl Driver {
                 return Ok(false);
             }
             self.unsent = false;
+            // Before the call: an answer may be here before it returns.
+            let at = self.clock.now();
             match self.socket.send(&self.batch) {
-                Ok(()) => {}
+                Ok(()) => self.sent(at),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.unsent = true;
                     return Ok(true);
@@ -244,14 +266,22 @@ impl Driver {
         Ok(true)
     }
 
+    fn sent(&mut self, at: Time) {
+        if let Some(tap) = &mut self.tap {
+            tap.on_sent(at, &self.batch);
+        }
+    }
+
     /// The batch did not leave. It is lost, as if on the way; its owner learns if that will not change.
     #[cold]
     fn unsent<E: Endpoint>(&mut self, endpoint: &mut E, error: io::Error) -> io::Result<()> {
         let error = if self.batch.segment_size().is_some() {
             // The error may come from a run of datagrams that the system cannot split.
+            let at = self.clock.now();
             match self.socket.send_singly(&self.batch) {
                 Err(error) => error,
                 Ok(()) => {
+                    self.sent(at);
                     self.batch.set_most_segments(1);
                     return Ok(());
                 }

@@ -157,8 +157,7 @@ impl UdpSocket {
     /// # Errors
     /// Of the first packet that will not leave. One for which the kernel has no room now is lost.
     pub fn send_singly(&self, batch: &Batch) -> io::Result<()> {
-        let segment = batch.segment_size().unwrap_or(usize::MAX);
-        for contents in batch.contents().chunks(segment) {
+        for contents in batch.datagrams() {
             let transmit = quinn_udp::Transmit {
                 destination: batch.to,
                 ecn: EcnCodepoint::from_bits(batch.ecn.bits()),

@@ -43,6 +43,9 @@ const GOODBYE: Duration = Duration::from_millis(500);
 /// wait is random, so that many clients do not ask at the same moment.
 const AGAIN: Duration = Duration::from_millis(200);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(1);
+/// Least time for the end of a handshake, and that time in round trips: enough for one retransmission.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
+const CONFIRMED_WITHIN_RTTS: u32 = 6;
 /// The longest list that is taken from a server: entries, and bytes of their paths.
 const MAX_ENTRIES: usize = 1_000_000;
 const MAX_LIST_BYTES: usize = 64 << 20;
@@ -131,6 +134,12 @@ pub enum ConnectError {
          use. If it runs with --no-token, give the fingerprint that `serve` has printed: --fingerprint"
     )]
     Impostor(Fingerprint),
+    /// The server never ended a handshake.
+    #[error(
+        "handshakes begin and do not end: the path loses most packets, or a NAT on it changes this host's address \
+         within a round trip"
+    )]
+    Unconfirmed,
     /// The server has no place for us.
     #[error("the server has as many clients as it takes; try again later")]
     Busy,
@@ -222,7 +231,8 @@ impl Client {
     /// # Errors
     /// If there is no server, not the right one, or it does not want us.
     pub async fn connect(config: &ClientConfig) -> Result<Self, ConnectError> {
-        let end = Instant::now() + config.queueing;
+        let began = Instant::now();
+        let end = began + config.queueing;
         let mut again = AGAIN;
         loop {
             match Client::try_connect(config).await {
@@ -231,6 +241,7 @@ impl Client {
                     sleep(again.mul_f64((1.0 + random) / 2.0)).await;
                     again = (again * 2).min(AGAIN_AT_MOST);
                 }
+                Err(ConnectError::Unconfirmed) if began.elapsed() < config.patience => {}
                 other => return other,
             }
         }
@@ -281,8 +292,11 @@ impl Client {
             config.patience,
             greet(config, &connection, actual, new.is_none()),
         );
-        let writable = greeting
-            .await
+        let greeted = tokio::select! {
+            greeted = greeting => greeted,
+            () = unconfirmed(&connection) => return Err(ConnectError::Unconfirmed),
+        };
+        let writable = greeted
             .map_err(|_| ConnectError::Failed("the server does not answer".to_owned()))??;
         if let Some(path) = new {
             trust::add(path, &name, actual)?;
@@ -477,6 +491,15 @@ fn is_busy(error: &ConnectionError) -> bool {
         ]
         .contains(&close.error_code),
         _ => false,
+    }
+}
+
+/// Waits until the handshake should be confirmed, and longer if it is. A handshake is bound to the address that it
+/// began from (RFC 9000 §9): the server discards a client's last packet of it from another address, and all later ones.
+async fn unconfirmed(connection: &Connection) {
+    sleep(CONFIRMED_WITHIN.max(CONFIRMED_WITHIN_RTTS * connection.rtt())).await;
+    if connection.stats().frame_rx.handshake_done > 0 {
+        std::future::pending().await
     }
 }
 

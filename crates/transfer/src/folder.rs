@@ -363,11 +363,17 @@ pub enum WalkEntry {
     Unavailable(RelativePath, Refusal),
 }
 
-/// Finds everything in a folder, depth first, each folder's names in order. It holds a descriptor for
-/// each folder it is in and follows no symbolic link.
+/// Finds everything in a folder, depth first, each folder's names in order. It follows no symbolic
+/// link. Of any depth, it holds open the first folder and the one it is in: the way back up opens the
+/// outer folder again.
 #[derive(Debug)]
 pub struct Walk {
-    stack: Vec<(RelativePath, Folder, vec::IntoIter<OsString>)>,
+    root: Folder,
+    /// The folder it is in; nothing before the first and after the last.
+    folder: Option<Folder>,
+    path: RelativePath,
+    /// The names that are left in each folder from the root to `path`.
+    names: Vec<vec::IntoIter<OsString>>,
     /// The reserved files at the time when the last folder was entered.
     reserved: BTreeSet<FileId>,
     failed: Option<(RelativePath, Refusal)>,
@@ -377,7 +383,10 @@ impl Walk {
     /// Through `folder`; paths are relative to it.
     pub fn new(folder: Folder) -> Self {
         let mut walk = Walk {
-            stack: Vec::new(),
+            root: folder.clone(),
+            folder: None,
+            path: RelativePath::default(),
+            names: Vec::new(),
             reserved: BTreeSet::new(),
             failed: None,
         };
@@ -388,8 +397,32 @@ impl Walk {
     fn enter(&mut self, path: RelativePath, folder: Folder) {
         self.reserved = folder.reserved();
         match folder.names() {
-            Ok(names) => self.stack.push((path, folder, names.into_iter())),
+            Ok(names) => {
+                self.names.push(names.into_iter());
+                (self.path, self.folder) = (path, Some(folder));
+            }
             Err(error) => self.failed = Some((path, Refusal::from_io("cannot read it", &error))),
+        }
+    }
+
+    /// Goes back to the outer folder. If it cannot be opened again, the rest of it is left out.
+    fn leave(&mut self) {
+        self.names.pop();
+        self.folder = None;
+        let Some((outer, _)) = self.path.split_last() else {
+            return;
+        };
+        self.path = outer;
+        let opened = self.root.resolve_by_name(&self.path, THROUGH);
+        let checked = opened
+            .map_err(io::Error::from)
+            .and_then(|fd| self.root.check_folder(&fd).map(|()| self.root.inner(fd)));
+        match checked {
+            Ok(folder) => self.folder = Some(folder),
+            Err(error) => {
+                let refusal = Refusal::from_io("cannot read the rest of it", &error);
+                self.failed = Some((self.path.clone(), refusal));
+            }
         }
     }
 
@@ -434,7 +467,7 @@ impl Walk {
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return WalkEntry::Unavailable(path, not_a_file(&stat));
         }
-        if self.stack.len() >= MAX_DEPTH {
+        if self.names.len() >= MAX_DEPTH {
             let text =
                 format!("it is deeper than {MAX_DEPTH} folders; what is in it is left out, too");
             return WalkEntry::Unavailable(path, Refusal::new(Reason::BadName, text));
@@ -455,21 +488,19 @@ impl Iterator for Walk {
     type Item = WalkEntry;
 
     fn next(&mut self) -> Option<WalkEntry> {
-        if let Some((path, refusal)) = self.failed.take() {
-            return Some(WalkEntry::Unavailable(path, refusal));
-        }
         loop {
-            let (path, folder, names) = self.stack.last_mut()?;
-            match names.next() {
-                Some(name) => {
-                    let (path, folder) = (path.clone(), folder.clone());
+            if let Some((path, refusal)) = self.failed.take() {
+                return Some(WalkEntry::Unavailable(path, refusal));
+            }
+            let name = self.names.last_mut()?.next();
+            match (name, self.folder.clone()) {
+                (Some(name), Some(folder)) => {
+                    let path = self.path.clone();
                     if let Some(entry) = self.visit(&path, &folder, &name) {
                         return Some(entry);
                     }
                 }
-                None => {
-                    self.stack.pop();
-                }
+                _ => self.leave(),
             }
         }
     }
@@ -565,6 +596,46 @@ mod tests {
                 "socket"
             ]
         );
+    }
+
+    #[test]
+    fn a_walk_of_any_depth_holds_two_folders_open_and_finds_what_follows_them() {
+        let outer = tempfile::tempdir().expect("a folder");
+        let deep = ["d"; MAX_DEPTH - 1].join("/");
+        std_fs::create_dir_all(outer.path().join(&deep)).expect("folders");
+        std_fs::write(outer.path().join(&deep).join("bottom"), "b").expect("a file");
+        std_fs::write(outer.path().join("d/d/top"), "t").expect("a file");
+        let open = || std_fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        let before = open();
+        let (mut most, mut files) = (0, Vec::new());
+        for entry in Walk::new(Folder::open(outer.path()).expect("it exists")) {
+            most = most.max(open().saturating_sub(before));
+            match entry {
+                WalkEntry::File(path, _) => files.push(path.to_string()),
+                WalkEntry::Folder(_) => {}
+                WalkEntry::Unavailable(path, why) => panic!("{path}: {why}"),
+            }
+        }
+        assert_eq!(files, [format!("{deep}/bottom"), "d/d/top".to_owned()]);
+        // Tests that run meanwhile open some, too.
+        assert!(most < MAX_DEPTH / 2, "{most} descriptors");
+    }
+
+    #[test]
+    fn a_folder_that_is_gone_on_the_way_back_up_is_named() {
+        let outer = tree();
+        let root = outer.path().join("root");
+        let mut refused = Vec::new();
+        for entry in Walk::new(Folder::open(&root).expect("it exists")) {
+            match entry {
+                WalkEntry::Folder(path) if path.to_string() == "in/deep" => {
+                    std_fs::rename(root.join("in"), root.join("out")).expect("renamed");
+                }
+                WalkEntry::Unavailable(path, _) => refused.push(path.to_string()),
+                _ => {}
+            }
+        }
+        assert!(refused.contains(&"in".to_owned()), "{refused:?}");
     }
 
     #[test]

@@ -238,6 +238,8 @@ def fit(
             packets = fitting.read_packets(path)
         except ValueError as error:
             raise FieldError("trace", str(error)) from error
+        cut_off = _verus.cut_warning(path) if path.is_file() else None
+        warnings = [] if cut_off is None else [cut_off]
         works: dict[str, Callable[[], fitting.Fit | None]] = {
             "loss": lambda: fitting.fit_loss(packets.lost),
             "jitter": lambda: fitting.fit_jitter(packets.delays_ms),
@@ -256,6 +258,9 @@ def fit(
             fits.append(fitting.fit_rate(_verus.trace_read(name)["times_ms"]))
         except ValueError as error:
             raise FieldError("trace", str(error)) from error
+        warnings = cut_warnings([{"trace": name}])
+    for warning in warnings:
+        talk.say(f"Warning: {warning}")
     for problem in problems:
         talk.say(f"No fit of {problem}")
     if json_:

@@ -15,6 +15,7 @@ from verus.commands.talk import Talk
 from verus.errors import FieldError
 from verus.lab import training
 from verus.lab.atomic_write import refuse_existing, write_whole
+from verus.lab.inputs import cut_warnings
 
 _DEFAULT = training.Training()
 
@@ -89,6 +90,8 @@ def train(
         quantization_ms=quantization_ms,
         percentile=percentile,
     )
+    for warning in cut_warnings(run.scenario for run in watched.runs()):
+        talk.say(f"Warning: {warning}")
     with talk.progress("watching") as progress:
         model = training.train(watched, progress=progress)
     write_whole(out, model)

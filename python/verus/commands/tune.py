@@ -16,6 +16,7 @@ from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
 from verus.lab import store
 from verus.lab.arguments import at_least
+from verus.lab.inputs import cut_warnings
 from verus.lab.runner import Ended, as_ended
 from verus.lab.sandbox import Sandbox
 from verus.lab.store import Keys
@@ -78,6 +79,8 @@ def _tuned(
     """Searches or judges; the exit code."""
     folder = TuneFolder(Path("verus-results") / problem.name if out is None else out)
     folder.check()
+    for warning in cut_warnings(run.scenario for rows in problem.halves.values() for run in rows):
+        talk.say(f"Warning: {warning}")
     keys = Keys(store.engine())
     with _kept(folder), talk.progress(problem.name) as progress, _workers(jobs, cluster) as work:
         if judge:

@@ -2,4 +2,5 @@
 
 mod corpus;
 mod direction;
+mod record;
 mod simulated;

@@ -1,5 +1,6 @@
 //! `probe client`: a test of the path to a server, its display and its results.
 
+use std::io;
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
@@ -19,6 +20,7 @@ use crate::qlog;
 use crate::typed::{mbps, queue_millis, seconds};
 use crate::ui::Ui;
 
+use super::captured::{self, Capture};
 use super::contents::{TestSettings, contents};
 use super::packet_log::PacketLog;
 use super::session::{Session, Watched};
@@ -78,7 +80,7 @@ pub struct Args {
     out: Option<PathBuf>,
     /// Record the channel in this folder: arrivals, Mahimahi traces, one-way delays (docs/recording.md).
     #[arg(long, value_name = "DIR", group = "place",
-        conflicts_with_all = ["scheme", "flows", "bytes", "log", "seed"])]
+        conflicts_with_all = ["scheme", "flows", "bytes", "log", "pcap", "seed"])]
     pub(super) record: Option<PathBuf>,
     /// How a channel is recorded.
     #[arg(long, value_enum, default_value = "saturate", requires = "record")]
@@ -95,6 +97,10 @@ pub struct Args {
     /// Write what happened to each packet to this file, as CSV.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Write a capture (pcapng) of the headers of all packets that this end sends and receives, for Wireshark and `verus
+    /// analyze`.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
     #[command(flatten)]
     qlog: qlog::QlogArgs,
 }
@@ -174,7 +180,13 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let ui = &ui;
     let mut logs = args.qlog.open()?;
     let mut log = args.log.as_deref().map(PacketLog::create).transpose()?;
+    let place = args.pcap.as_deref().map(captured::create).transpose()?;
     let mut session = Session::open(&args.server()?, args.family(), secret, ui)?;
+    let not_captured = |error: io::Error| Failure::run(format_args!("--pcap: {error}"));
+    let capture = place
+        .map(|place| captured::begin(place, &mut session.driver))
+        .transpose()
+        .map_err(not_captured)?;
     session.echoes = true;
     session.lines = !args.json;
     let request = request(args);
@@ -197,6 +209,10 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
                 None => Ok(()),
             },
         )?;
+    session.driver.set_tap(None);
+    let captured = capture
+        .map_or(Ok(()), Capture::finish)
+        .map_err(not_captured);
     if let Some(log) = log {
         log.finish()?;
     }
@@ -225,7 +241,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         }
         details(ui, &session.driver, connection);
     }
-    session.end(&test, &request)
+    session.end(&test, &request).and(captured)
 }
 
 /// A log for each flow that is sent from here.

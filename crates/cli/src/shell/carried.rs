@@ -64,7 +64,7 @@ impl Watch {
             directions: directions.map(|(log, way)| Measured {
                 meter: Meter::new(1, &[], BIN),
                 log,
-                tap: capture.as_ref().map(|capture| capture.tap(way)),
+                tap: capture.as_ref().map(|capture| Tap::new(capture, way)),
             }),
             capture,
         }

@@ -2,6 +2,7 @@
 
 mod corpus;
 mod transfer_access;
+mod transfer_addresses;
 mod transfer_common;
 mod transfer_files;
 mod transfer_hostile;
