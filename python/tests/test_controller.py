@@ -337,6 +337,10 @@ def failing(body: str, **more: str) -> str:
         ),
         (failing("", on_feedback="raise SystemExit(3)"), r"Bad.on_feedback at .* SystemExit: 3"),
         (failing("", probe="return 3"), r"Bad.probe: TypeError: it must return a dict"),
+        *(
+            (failing("", probe=f"return {{'{name}': 1.0}}"), rf"Bad.probe: ValueError: `{name}` is a column of every ser")
+            for name in ("throughput_mbps", "window_bytes", "run", "phase")
+        ),
         (
             failing("call_limit_s = 0.2", on_feedback="while told[0].now_s > 1: pass"),
             r"Bad.on_feedback at 1\.0\d* s: took longer than 0\.2 s \(`call_limit_s` of the class\)",

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration as Span, Instant};
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -29,6 +29,7 @@ use verus_core::{
 use verus_senders::{Elsewhere, Value};
 use verus_words::spec::{Given, Problem, places};
 
+use crate::convert::SERIES;
 use crate::{events, lock};
 
 /// Where the Python half is.
@@ -497,7 +498,13 @@ impl PythonController {
             let shown = shown.into_bound(py).cast_into::<PyDict>();
             let shown = shown.map_err(|_| PyTypeError::new_err("it must return a dict"))?;
             let pair = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
-                Ok((name.extract()?, value.extract()?))
+                let name: String = name.extract()?;
+                if SERIES.contains(&name.as_str()) {
+                    let taken =
+                        format!("`{name}` is a column of every series: give it another name");
+                    return Err(PyValueError::new_err(taken));
+                }
+                Ok((name, value.extract()?))
             };
             shown.iter().map(pair).collect::<PyResult<Vec<_>>>()
         });

@@ -12,6 +12,24 @@ use verus_sim::{Connection, Outcome, Records};
 
 const NANOS_PER_SEC: f64 = 1e9;
 
+/// The columns of `series.parquet` that are no quantity of a controller, in Python's order (docs/metrics.md).
+pub(crate) const SERIES: [&str; 14] = [
+    "run",
+    "trace",
+    "queue",
+    "label",
+    "seed",
+    "flow",
+    "time_s",
+    "capacity_mbps",
+    "throughput_mbps",
+    "qdelay_ms",
+    "qdelay_max_ms",
+    "phase",
+    "window_bytes",
+    "in_flight_bytes",
+];
+
 /// A small table as dictionaries and lists. JSON has no not-a-number: it becomes `None`.
 pub(crate) fn json<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {

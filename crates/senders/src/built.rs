@@ -9,9 +9,9 @@ use std::any::Any;
 use verus_core::receiver::{Ack, Received};
 use verus_core::sender::{FalseAck, Hosted, State, Transmit};
 use verus_core::{Bytes, Controller, Time};
+use verus_forward::Forward;
 use verus_peers::tcp::cubic::Cubic;
 use verus_peers::tcp::reno::NewReno;
-use verus_forward::Forward;
 use verus_protocol::Verus;
 
 /// A controller, by its type if that is one of those known here.

@@ -24,11 +24,11 @@ use verus_core::configuration::Configured;
 use verus_core::controller::Observer;
 use verus_core::receiver::ReceiverConfig;
 use verus_core::units::Rate;
+use verus_forward as forward;
 use verus_peers::tcp::{cubic, reno, vegas};
 use verus_peers::{
     bbr, bbr1, c4, constant, copa, ledbatpp, prague, saturate, scream, sprout, vivace,
 };
-use verus_forward as forward;
 use verus_protocol as verus;
 use verus_words::configuration::Configuration;
 use verus_words::quantity;
