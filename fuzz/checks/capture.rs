@@ -18,8 +18,8 @@ pub fn check(bytes: &[u8]) {
         );
         report.flows.iter().for_each(check_flow);
     }
-    if let Ok(flow) = iperf3::analyze("bytes", bytes) {
-        check_flow(&flow);
+    if let Ok(flows) = iperf3::analyze("bytes", bytes) {
+        flows.iter().for_each(check_flow);
     }
 }
 
@@ -32,6 +32,9 @@ fn check_flow(flow: &FlowReport) {
     if let (Some(least), Some(p95)) = (flow.rtt_min_ms, flow.rtt_p95_ms) {
         // The quantiles have three digits.
         assert!(least <= p95 * 1.001 + 0.001, "{least} ms, {p95} ms");
+    }
+    if let Some(loss_rate) = flow.loss_rate {
+        assert!((0.0..=1.0).contains(&loss_rate), "{loss_rate}");
     }
     let shares = [flow.path_share, flow.window_share, flow.sender_share];
     assert!(shares.iter().flatten().sum::<f64>() <= 1.000_001);

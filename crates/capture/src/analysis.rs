@@ -66,7 +66,7 @@ pub struct FlowReport {
     pub bytes: u64,
     /// These bytes over the duration, Mbit/s.
     pub throughput_mbps: Option<f64>,
-    /// Data that was acknowledged over the duration, Mbit/s.
+    /// Data that arrived, by acknowledgements or iperf3's receiver, over the duration, Mbit/s.
     pub goodput_mbps: Option<f64>,
     /// The source of the round trips: `acknowledgements`, `spin bit`, `handshake` or `iperf3, smoothed`.
     pub rtt_from: Option<&'static str>,
@@ -88,7 +88,7 @@ pub struct FlowReport {
     pub late: Option<u64>,
     /// Packets that were reordered.
     pub reordered: Option<u64>,
-    /// Retransmitted and late packets of all.
+    /// Retransmitted and late packets of all; of iperf3's UDP the lost ones.
     pub loss_rate: Option<f64>,
     /// The limit for the most of its time.
     pub limited_by: Option<Limit>,
@@ -100,7 +100,8 @@ pub struct FlowReport {
     pub sender_share: Option<f64>,
     /// The longest stretches that the path did not limit, in order: from and to, in s since the capture began.
     pub unlimited_s: Vec<(f64, f64, Limit)>,
-    /// The source of its delivery rate: `acknowledgements`, `arrivals` or `intervals`.
+    /// The source of its delivery rate: `acknowledgements`, `arrivals`, `intervals`, or `intervals of the sender`, which
+    /// has sent that much by UDP.
     pub delivery_from: &'static str,
     /// When its trace of the delivery rate begins, s since the capture began.
     pub trace_start_s: f64,
@@ -113,15 +114,15 @@ pub struct FlowReport {
 }
 
 impl Report {
-    /// A report of one flow, without packets.
-    pub fn of_flow(flow: FlowReport) -> Self {
+    /// A report of flows that another program measured, without packets.
+    pub fn of_flows(flows: Vec<FlowReport>) -> Self {
         Report {
             packets: 0,
             other_packets: 0,
             unfollowed_packets: 0,
             is_cut: false,
             is_too_long: false,
-            flows: vec![flow],
+            flows,
         }
     }
 }
@@ -393,6 +394,19 @@ impl FlowReport {
             goodput_mbps: mbps(bytes as u64, span),
             delivery_from: "intervals",
             ..flow
+        }
+    }
+
+    /// Sets the losses of UDP, as iperf3's receiver counts: lost and all packets. A sender's bytes are those that it sent,
+    /// so what arrived of them is known only with the losses.
+    pub(crate) fn set_datagrams_lost(&mut self, counts: Option<(i64, i64)>, is_sender: bool) {
+        self.loss_rate = counts
+            .filter(|(_, all)| *all > 0)
+            .map(|(lost, all)| (lost as f64 / all as f64).clamp(0.0, 1.0));
+        if is_sender {
+            self.goodput_mbps = (self.goodput_mbps.zip(self.loss_rate))
+                .map(|(sent_mbps, lost)| sent_mbps * (1.0 - lost));
+            self.delivery_from = "intervals of the sender";
         }
     }
 

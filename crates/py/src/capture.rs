@@ -42,8 +42,8 @@ pub(crate) fn analyze_capture<'py>(
         let bytes = opened(&path).map_err(|cause| unreadable(&path, cause))?;
         let name = path.display().to_string();
         if is_json {
-            let flow = iperf3::analyze(&name, bytes).map_err(error::value)?;
-            return Ok(Report::of_flow(flow));
+            let flows = iperf3::analyze(&name, bytes).map_err(error::value)?;
+            return Ok(Report::of_flows(flows));
         }
         analyze(&name, bytes).map_err(error::value)
     })?;

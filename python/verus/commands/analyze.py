@@ -18,6 +18,15 @@ from verus.report.printable import line
 #: How many flows the table shows; --json has them all.
 _MOST_FLOWS = 12
 
+_INTERVALS = "intervals do not say whether the path limited the flow, and show nothing faster than themselves"
+
+#: Why a trace need not be a channel, by the source of its delivery rate.
+_NOT_A_CHANNEL = {
+    "arrivals": "arrivals show the link's rate only behind it, and only where the flow always had data to send",
+    "intervals": _INTERVALS,
+    "intervals of the sender": f"the sender's intervals show what it sent, not what arrived; {_INTERVALS}",
+}
+
 
 def analyze(
     log: str,
@@ -147,9 +156,7 @@ def _channel(trace: dict[str, Any], flow: dict[str, Any], path: Path) -> list[st
         f" from {flow['trace_start_s']:.3f} s on, by {flow['delivery_from']}"
     ]
     if flow["path_share"] is None:
-        by_arrivals = "arrivals show the link's rate only behind it, and only where the flow always had data to send"
-        by_intervals = "intervals do not say whether the path limited the flow, and show nothing faster than themselves"
-        sentences.append(f"Warning: {by_arrivals if flow['delivery_from'] == 'arrivals' else by_intervals}")
+        sentences.append(f"Warning: {_NOT_A_CHANNEL[flow['delivery_from']]}")
         return sentences
     sentences.append(
         f"The path limited the flow for {_share(flow['path_share'], 0)} of the time: there it is the channel"
