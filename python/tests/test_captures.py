@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -267,3 +268,15 @@ def test_iperf3_is_read_too_and_a_broken_capture_names_its_place(verus: Command,
     assert broken.code != 0
     assert "broken.pcapng" in broken.err
     assert "byte 0" in broken.err
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--trace-out", "link.trace")])
+def test_a_capture_of_which_nothing_can_be_read_names_its_link_type(
+    options: tuple[str, ...], verus: Command, tmp_path: Path
+) -> None:
+    header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 127)
+    (tmp_path / "wifi.pcap").write_bytes(header + struct.pack("<IIII", 0, 0, 8, 8) + bytes(8))
+    analyzed = verus("analyze", "wifi.pcap", *options)
+    assert (analyzed.code, analyzed.out) == (1, "")
+    assert "1 of link type 127 (IEEE 802.11 with radiotap headers)" in analyzed.err
+    assert not (tmp_path / "link.trace").exists()

@@ -12,7 +12,7 @@ use serde::Serialize;
 use verus_channel::{Trace, raw};
 use verus_core::{Bytes, Time};
 
-use crate::dissect::{Datagram, Segment, Transport, Udp, dissect};
+use crate::dissect::{Datagram, Segment, Transport, Udp, Unread, dissect};
 use crate::flow::{Direction, Limit, Times, add};
 use crate::read::{self, Interface};
 
@@ -35,6 +35,8 @@ pub struct Report {
     pub packets: u64,
     /// Those that are no TCP or UDP over IP, or not captured up to the end of their headers.
     pub other_packets: u64,
+    /// Why these were not read, and how many each, the most first.
+    pub unread: Vec<(String, u64)>,
     /// Those of connections beyond [`MOST_CONNECTIONS`].
     pub unfollowed_packets: u64,
     /// Whether the file ends within a packet, which was left out.
@@ -119,6 +121,7 @@ impl Report {
         Report {
             packets: 0,
             other_packets: 0,
+            unread: Vec::new(),
             unfollowed_packets: 0,
             is_cut: false,
             is_too_long: false,
@@ -180,15 +183,19 @@ struct UdpDirection {
 /// As [`read::for_each`].
 pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
     let mut connections: BTreeMap<Key, Connection> = BTreeMap::new();
-    let (mut packets, mut other, mut unfollowed) = (0, 0, 0);
+    let (mut packets, mut unfollowed) = (0, 0);
+    let mut unread: BTreeMap<Unread, u64> = BTreeMap::new();
     let (mut first, mut last) = (None, 0);
     let mut entries = 0;
     let ended = read::for_each(name, bytes, |interfaces, captured| {
         packets += 1;
         let link = interfaces[captured.interface].link;
-        let Some(datagram) = dissect(link, captured.length, captured.data) else {
-            other += 1;
-            return;
+        let datagram = match dissect(link, captured.length, captured.data) {
+            Ok(datagram) => datagram,
+            Err(reason) => {
+                *unread.entry(reason).or_default() += 1;
+                return;
+            }
         };
         if entries > MOST_ENTRIES {
             return;
@@ -214,9 +221,14 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
         .flat_map(|(key, connection)| connection.finish(&key, &ended.interfaces))
         .collect();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    let mut unread: Vec<_> = (unread.into_iter())
+        .map(|(reason, count)| (reason.to_string(), count))
+        .collect();
+    unread.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     Ok(Report {
         packets,
-        other_packets: other,
+        other_packets: unread.iter().map(|(_, count)| count).sum(),
+        unread,
         unfollowed_packets: unfollowed,
         is_cut: ended.is_cut,
         is_too_long: entries > MOST_ENTRIES,

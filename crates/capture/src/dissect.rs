@@ -2,10 +2,11 @@
 //!
 //! Payloads are rarely captured whole, so lengths are those of the IP header.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use etherparse::{
-    EtherType, LaxNetSlice, LaxSlicedPacket, TcpOptionElement, TcpSlice, TransportSlice,
+    EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket, TcpOptionElement, TcpSlice, TransportSlice,
 };
 
 /// A TCP segment or a UDP datagram.
@@ -64,28 +65,147 @@ pub struct Udp {
     pub version: Option<u32>,
 }
 
-/// The datagram of a frame of `length` bytes on a link of this type, of which `data` was captured; `None` if it is neither
-/// TCP nor UDP, a later fragment, or not captured far enough.
-pub fn dissect(link: i32, length: u32, data: &[u8]) -> Option<Datagram> {
-    let after = |header: usize, ether_type: [u8; 2]| {
+/// Why a frame has no datagram that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unread {
+    /// A link type that is not read.
+    Link(i32),
+    /// Another protocol than IP, by its Ethernet type.
+    EtherType(u16),
+    /// Another protocol than TCP and UDP, by its number in IP.
+    Protocol(u8),
+    /// A fragment after the first, which has no ports.
+    Fragment,
+    /// Not captured up to the end of its headers, or damaged.
+    Short,
+}
+
+/// Names of link types, as <https://www.tcpdump.org/linktypes.html> lists them.
+const LINKS: [(i32, &str); 16] = [
+    (6, "IEEE 802.5"),
+    (9, "PPP"),
+    (50, "PPP in HDLC framing"),
+    (51, "PPPoE"),
+    (104, "Cisco HDLC"),
+    (105, "IEEE 802.11"),
+    (107, "Frame Relay"),
+    (119, "IEEE 802.11 with Prism headers"),
+    (127, "IEEE 802.11 with radiotap headers"),
+    (163, "IEEE 802.11 with AVS headers"),
+    (166, "PPP with direction"),
+    (189, "USB"),
+    (192, "per-packet information"),
+    (195, "IEEE 802.15.4"),
+    (220, "USB"),
+    (252, "Wireshark's exported PDUs"),
+];
+
+/// Names of Ethernet types (IEEE 802).
+const ETHER_TYPES: [(i32, &str); 5] = [
+    (0x0806, "ARP"),
+    (0x8847, "MPLS"),
+    (0x8863, "PPPoE discovery"),
+    (0x8864, "PPPoE"),
+    (0x88cc, "LLDP"),
+];
+
+/// Names of IP's protocols, as IANA assigns them.
+const PROTOCOLS: [(i32, &str); 9] = [
+    (1, "ICMP"),
+    (2, "IGMP"),
+    (4, "IPv4 in IP"),
+    (41, "IPv6 in IP"),
+    (47, "GRE"),
+    (50, "ESP"),
+    (51, "AH"),
+    (58, "ICMPv6"),
+    (132, "SCTP"),
+];
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |names: &[(i32, &'static str)], number: i32| {
+            let of_number = names.iter().find(|(one, _)| *one == number);
+            of_number.map_or(String::new(), |(_, name)| format!(" ({name})"))
+        };
+        match *self {
+            Unread::Link(link) => write!(f, "of link type {link}{}", name(&LINKS, link)),
+            Unread::EtherType(kind) => {
+                let name = name(&ETHER_TYPES, kind.into());
+                write!(f, "of Ethernet type {kind:#06x}{name}")
+            }
+            Unread::Protocol(number) => {
+                let name = name(&PROTOCOLS, number.into());
+                write!(f, "of IP protocol {number}{name}")
+            }
+            Unread::Fragment => f.write_str("later fragments"),
+            Unread::Short => f.write_str("not captured with all headers, or damaged"),
+        }
+    }
+}
+
+/// The datagram of a frame of `length` bytes on a link of this type, of which `data` was captured.
+///
+/// # Errors
+/// If it is neither TCP nor UDP over IP, a later fragment, or not captured far enough.
+pub fn dissect(link: i32, length: u32, data: &[u8]) -> Result<Datagram, Unread> {
+    let (header, packet) = sliced(link, data)?;
+    let datagram = datagram(header, length, &packet);
+    datagram.ok_or_else(|| reason(&packet))
+}
+
+/// The length of the link header, and what follows it.
+fn sliced(link: i32, data: &[u8]) -> Result<(usize, LaxSlicedPacket<'_>), Unread> {
+    let after = |header: usize, ether_type: usize| {
+        let ether_type = data.get(ether_type..)?.first_chunk()?;
         let packet = LaxSlicedPacket::from_ether_type(
-            EtherType(u16::from_be_bytes(ether_type)),
+            EtherType(u16::from_be_bytes(*ether_type)),
             data.get(header..)?,
         );
         Some((header, packet))
     };
-    let (header, packet) = match link {
-        // LINKTYPE_NULL and LINKTYPE_LOOP: four bytes of an address family.
-        0 | 108 => (4, LaxSlicedPacket::from_ip(data.get(4..)?).ok()?),
-        // LINKTYPE_ETHERNET, perhaps with VLANs.
-        1 => (14, LaxSlicedPacket::from_ethernet(data).ok()?),
-        // LINKTYPE_RAW, as old systems number it, too, and LINKTYPE_IPV4 and _IPV6.
-        12 | 14 | 101 | 228 | 229 => (0, LaxSlicedPacket::from_ip(data).ok()?),
-        // LINKTYPE_LINUX_SLL and _SLL2.
-        113 => after(16, *data.get(14..16)?.first_chunk()?)?,
-        276 => after(20, *data.first_chunk()?)?,
-        _ => return None,
+    let ip = |header: usize| {
+        let packet = LaxSlicedPacket::from_ip(data.get(header..)?).ok()?;
+        Some((header, packet))
     };
+    let sliced = match link {
+        // LINKTYPE_NULL and LINKTYPE_LOOP: four bytes of an address family.
+        0 | 108 => ip(4),
+        // LINKTYPE_ETHERNET, perhaps with VLANs.
+        1 => LaxSlicedPacket::from_ethernet(data)
+            .ok()
+            .map(|packet| (14, packet)),
+        // LINKTYPE_RAW, as old systems number it, too, and LINKTYPE_IPV4 and _IPV6.
+        12 | 14 | 101 | 228 | 229 => ip(0),
+        // LINKTYPE_LINUX_SLL and _SLL2.
+        113 => after(16, 14),
+        276 => after(20, 0),
+        _ => return Err(Unread::Link(link)),
+    };
+    sliced.ok_or(Unread::Short)
+}
+
+/// Why a packet has no datagram.
+fn reason(packet: &LaxSlicedPacket<'_>) -> Unread {
+    let is_tcp_or_udp = |number: IpNumber| matches!(number, IpNumber::TCP | IpNumber::UDP);
+    match packet.net.as_ref() {
+        Some(net) => match net.ip_payload_ref() {
+            Some(payload) if !is_tcp_or_udp(payload.ip_number) => {
+                Unread::Protocol(payload.ip_number.0)
+            }
+            Some(payload) if payload.fragmented => Unread::Fragment,
+            Some(_) => Unread::Short,
+            None => Unread::EtherType(EtherType::ARP.0),
+        },
+        None => match packet.ether_payload().map(|payload| payload.ether_type) {
+            Some(EtherType::IPV4 | EtherType::IPV6) | None => Unread::Short,
+            Some(other) => Unread::EtherType(other.0),
+        },
+    }
+}
+
+/// The datagram in a packet that follows a link header of `header` bytes.
+fn datagram(header: usize, length: u32, packet: &LaxSlicedPacket<'_>) -> Option<Datagram> {
     let net = packet.net.as_ref()?;
     let (source, destination, ip_header, ip_length) = match net {
         LaxNetSlice::Ipv4(ip) => {
@@ -119,11 +239,11 @@ pub fn dissect(link: i32, length: u32, data: &[u8]) -> Option<Datagram> {
         length => length,
     };
     let payload = bytes.checked_sub(ip_header)?;
-    let (ports, transport) = match packet.transport? {
+    let (ports, transport) = match packet.transport.as_ref()? {
         TransportSlice::Tcp(tcp) => {
             let ports = (tcp.source_port(), tcp.destination_port());
             let payload = payload.checked_sub(tcp.header_len() as u32)?;
-            (ports, Transport::Tcp(segment(&tcp, payload)))
+            (ports, Transport::Tcp(segment(tcp, payload)))
         }
         TransportSlice::Udp(udp) => {
             let ports = (udp.source_port(), udp.destination_port());

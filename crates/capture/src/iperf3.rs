@@ -114,12 +114,12 @@ struct End {
     sum_bidir_reverse: Option<Received>,
 }
 
-/// One direction of a test.
+/// The sum of a direction's streams in an interval.
 #[derive(Clone, Copy)]
-enum Way {
-    /// The only one, or the one of `sum`.
+enum SumKind {
+    /// `sum`: the only direction, or with `--bidir` the first.
     Main,
-    /// The one of `sum_bidir_reverse`.
+    /// `sum_bidir_reverse`: the other direction.
     Reverse,
 }
 
@@ -149,8 +149,8 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Vec<FlowReport>, Error> {
         return Err(fail(format!("iperf3 failed: {error}")));
     }
     let mut flows = Vec::new();
-    for way in [Way::Main, Way::Reverse] {
-        flows.extend(test.flow(way).map_err(fail)?);
+    for kind in [SumKind::Main, SumKind::Reverse] {
+        flows.extend(test.flow(kind).map_err(fail)?);
     }
     if flows.is_empty() {
         return Err(fail(
@@ -164,10 +164,10 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Vec<FlowReport>, Error> {
 }
 
 impl Interval {
-    fn sum(&self, way: Way) -> Option<&Sum> {
-        match way {
-            Way::Main => Some(&self.sum),
-            Way::Reverse => self.sum_bidir_reverse.as_ref(),
+    fn sum(&self, kind: SumKind) -> Option<&Sum> {
+        match kind {
+            SumKind::Main => Some(&self.sum),
+            SumKind::Reverse => self.sum_bidir_reverse.as_ref(),
         }
     }
 }
@@ -180,9 +180,9 @@ impl Received {
 }
 
 impl Test {
-    /// The report of one direction; `None` if the test has it not.
-    fn flow(&self, way: Way) -> Result<Option<FlowReport>, String> {
-        let sums = |interval| Interval::sum(interval, way).map(|sum| (interval, sum));
+    /// The report of one direction; `None` if the test lacks it.
+    fn flow(&self, kind: SumKind) -> Result<Option<FlowReport>, String> {
+        let sums = |interval| Interval::sum(interval, kind).map(|sum| (interval, sum));
         let mut intervals = (self.intervals.iter().filter_map(sums))
             .filter(|(_, sum)| !sum.omitted)
             .peekable();
@@ -194,7 +194,7 @@ impl Test {
         let is_bidirectional = self.intervals[0].sum_bidir_reverse.is_some();
         let is_udp = self.start.test_start.protocol.as_deref() == Some("UDP");
         // Of a test in one direction, all streams are; older files do not say which end sends.
-        let is_of_way = |stream: &&Stream| {
+        let is_of_direction = |stream: &&Stream| {
             !is_bidirectional || stream.sender.is_none_or(|sender| sender == is_sender)
         };
         let (mut rtt, mut least) = (Times::default(), None);
@@ -221,7 +221,7 @@ impl Test {
                 let (lost_before, before) = received.unwrap_or_default();
                 received = Some((lost_before.saturating_add(lost), before.saturating_add(all)));
             }
-            for stream in interval.streams.iter().filter(is_of_way) {
+            for stream in interval.streams.iter().filter(is_of_direction) {
                 socket = socket.or(stream.socket);
                 if let Some(micros) = stream.rtt {
                     let nanos = micros.saturating_mul(1000);
@@ -240,9 +240,9 @@ impl Test {
         flow.retransmitted = retransmits;
         flow.set_round_trips("iperf3, smoothed", &rtt, least);
         if is_udp {
-            let at_end = match way {
-                Way::Main => self.end.sum,
-                Way::Reverse => self.end.sum_bidir_reverse,
+            let at_end = match kind {
+                SumKind::Main => self.end.sum,
+                SumKind::Reverse => self.end.sum_bidir_reverse,
             };
             let received = received.or(at_end.and_then(Received::counts));
             flow.set_datagrams_lost(received, is_sender);

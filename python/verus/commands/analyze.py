@@ -18,6 +18,9 @@ from verus.report.printable import line
 #: How many flows the table shows; --json has them all.
 _MOST_FLOWS = 12
 
+#: How many reasons not to read packets are named.
+_MOST_REASONS = 4
+
 _INTERVALS = "intervals do not say whether the path limited the flow, and show nothing faster than themselves"
 
 #: Why a trace need not be a channel, by the source of its delivery rate.
@@ -37,7 +40,7 @@ def analyze(
     force: Flag = False,
     json_: Json = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
-) -> None:
+) -> int:
     """Every metric of a Mahimahi link log, defined as for simulated runs; or the flows of a capture.
 
     A capture is pcapng or pcap of any program, of TCP, QUIC or other UDP; `iperf3 -J` is read likewise. For each flow:
@@ -60,8 +63,7 @@ def analyze(
     if trace_out is None and (flow is not None or force):
         raise FieldError("force" if force else "flow", "is for --trace-out FILE")
     if _verus.log_kind(log) != "link log":
-        _capture(log, 1 if flow is None else flow, trace_out, force=force, json_=json_, talk=talk)
-        return
+        return _capture(log, 1 if flow is None else flow, trace_out, force=force, json_=json_, talk=talk)
     if trace_out is not None:
         raise FieldError("trace_out", f"is for captures, and `{log}` is none")
     analysis = _verus.analyze_log(log)
@@ -71,7 +73,7 @@ def analyze(
     metrics = {key: value for key, value in metrics.items() if key not in ("series", "capacity")}
     if json_:
         tell_rows([{"schema": 1, "version": _verus.version(), "log": log, **metrics}])
-        return
+        return 0
     table = narrow_table("metric")
     table.add_column("value", justify="right")
     for key, value in metrics.items():
@@ -81,10 +83,11 @@ def analyze(
     console.print(line(log), style="bold", highlight=False)
     console.print(table)
     console.print(DELAY_NOTE, style="dim")
+    return 0
 
 
-def _capture(log: str, flow: int, trace_out: Path | None, *, force: bool, json_: bool, talk: Talk) -> None:
-    """Prints the flows of a capture; writes the trace of one."""
+def _capture(log: str, flow: int, trace_out: Path | None, *, force: bool, json_: bool, talk: Talk) -> int:
+    """Prints the flows of a capture; writes the trace of one. Returns the exit code: 1 if it has no flow."""
     if trace_out is not None:
         at_least("flow", flow, 1, 2**31)
         refuse_existing(trace_out, force=force, field="trace_out")
@@ -92,6 +95,8 @@ def _capture(log: str, flow: int, trace_out: Path | None, *, force: bool, json_:
     for warning in _warnings(report):
         talk.say(f"Warning: `{log}`: {warning}")
     flows = report["flows"]
+    if not flows:
+        return 1
     if json_:
         identity = {"schema": 1, "version": _verus.version(), "log": log}
         tell_rows([{**identity, "flow": number, **each} for number, each in enumerate(flows, 1)])
@@ -100,6 +105,7 @@ def _capture(log: str, flow: int, trace_out: Path | None, *, force: bool, json_:
     if trace_out is not None:
         for sentence in _channel(report["trace"], flows[flow - 1], trace_out):
             talk.say(sentence)
+    return 0
 
 
 def _warnings(report: dict[str, Any]) -> list[str]:
@@ -110,9 +116,11 @@ def _warnings(report: dict[str, Any]) -> list[str]:
         warnings.append("too long: its rest is left out (editcap -c cuts captures into pieces)")
     if report["unfollowed_packets"]:
         warnings.append(f"too many connections: {report['unfollowed_packets']} packets are left out")
-    if report["other_packets"]:
+    if report["unread"]:
+        reasons = [f"{number} {reason}" for reason, number in report["unread"][:_MOST_REASONS]]
+        more = ", …" if len(report["unread"]) > _MOST_REASONS else ""
         number = report["other_packets"]
-        warnings.append(f"{number} packets are not TCP or UDP over IP, or not captured with all headers")
+        warnings.append(f"{number} packets are not read as TCP or UDP over IP: {', '.join(reasons)}{more}")
     if not report["flows"]:
         warnings.append("no flow with data")
     return warnings

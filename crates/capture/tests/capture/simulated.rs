@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use serde_json::json;
 use verus_capture::analysis::{FlowReport, Report, analyze};
+use verus_capture::dissect::dissect;
 use verus_capture::flow::Limit;
 use verus_capture::iperf3;
 use verus_capture::simulated::Capture;
@@ -312,6 +313,41 @@ fn intervals_of_iperf3_make_the_same_report_and_a_trace() {
     assert_eq!(wrong, "`f`: iperf3 failed: unable to connect");
 }
 
+#[test]
+fn packets_that_are_not_read_are_counted_by_their_reason() {
+    // Ethernet, IPv4 of a protocol and length, and nothing behind its header.
+    let ethernet = |ether_type: u16, protocol: u8| {
+        let mut frame = [0; 14 + 20].to_vec();
+        frame[12..14].copy_from_slice(&ether_type.to_be_bytes());
+        frame[14..18].copy_from_slice(&[0x45, 0, 0, 20]);
+        frame[14 + 9] = protocol;
+        frame
+    };
+    let reason = |link: i32, frame: &[u8]| {
+        let read = dissect(link, frame.len() as u32, frame);
+        read.map(drop).expect_err("it is not read").to_string()
+    };
+    let gre = ethernet(0x0800, 47);
+    for (link, frame, expected) in [
+        (
+            127,
+            &gre,
+            "of link type 127 (IEEE 802.11 with radiotap headers)",
+        ),
+        (9, &gre, "of link type 9 (PPP)"),
+        (9999, &gre, "of link type 9999"),
+        (1, &gre, "of IP protocol 47 (GRE)"),
+        (1, &ethernet(0x8864, 6), "of Ethernet type 0x8864 (PPPoE)"),
+        (
+            1,
+            &ethernet(0x0800, 6),
+            "not captured with all headers, or damaged",
+        ),
+    ] {
+        assert_eq!(reason(link, frame), expected);
+    }
+}
+
 /// The output of iperf3 3.12 with `--bidir`, of three intervals: 10 Mbit/s there and 5 Mbit/s back.
 fn bidirectional(protocol: &str) -> serde_json::Value {
     let sum = |second: i32, sender: bool| {
@@ -332,8 +368,8 @@ fn bidirectional(protocol: &str) -> serde_json::Value {
     };
     let intervals: Vec<_> = (0..3)
         .map(|second| {
-            let (there, back) = (sum(second, true), sum(second, false));
-            json!({"streams": [there, back], "sum": there, "sum_bidir_reverse": back})
+            let (forward, reverse) = (sum(second, true), sum(second, false));
+            json!({"streams": [forward, reverse], "sum": forward, "sum_bidir_reverse": reverse})
         })
         .collect();
     let connected = |socket: i32, port: u16| {
@@ -358,11 +394,11 @@ fn each_direction_of_a_bidirectional_test_is_a_flow_with_its_own_round_trips() {
         (ends, flow.goodput_mbps, flow.rtt_samples, flow.rtt_min_ms)
     });
     let ends = |source: &str, destination: &str| (source.to_owned(), destination.to_owned());
-    let there = ends("10.0.0.1:40000", "10.0.0.2:5201");
-    let back = ends("10.0.0.2:5201", "10.0.0.1:40001");
+    let forward = ends("10.0.0.1:40000", "10.0.0.2:5201");
+    let reverse = ends("10.0.0.2:5201", "10.0.0.1:40001");
     let expected = [
-        (there, Some(10.0), 3, Some(40.0)),
-        (back, Some(5.0), 3, Some(90.0)),
+        (forward, Some(10.0), 3, Some(40.0)),
+        (reverse, Some(5.0), 3, Some(90.0)),
     ];
     assert_eq!(numbers.collect::<Vec<_>>(), expected);
 }
