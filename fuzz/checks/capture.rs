@@ -36,7 +36,12 @@ fn check_flow(flow: &FlowReport) {
     if let Some(loss_rate) = flow.loss_rate {
         assert!((0.0..=1.0).contains(&loss_rate), "{loss_rate}");
     }
-    let shares = [flow.path_share, flow.window_share, flow.sender_share];
+    let shares = [
+        flow.path_share,
+        flow.window_share,
+        flow.sender_share,
+        flow.window_or_sender_share,
+    ];
     assert!(shares.iter().flatten().sum::<f64>() <= 1.000_001);
     if let Ok(trace) = flow.trace("trace") {
         assert!(trace.opportunities().is_sorted());

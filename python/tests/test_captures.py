@@ -280,3 +280,39 @@ def test_a_capture_of_which_nothing_can_be_read_names_its_link_type(
     assert (analyzed.code, analyzed.out) == (1, "")
     assert "1 of link type 127 (IEEE 802.11 with radiotap headers)" in analyzed.err
     assert not (tmp_path / "link.trace").exists()
+
+
+def _packet(at_s: float, segment: bytes, *, is_answer: bool = False, identification: int = 1) -> bytes:
+    """A record of pcap with an IPv4 packet from 10.0.0.1, or as an answer from 10.0.0.2."""
+    ends = (b"\n\0\0\2", b"\n\0\0\1") if is_answer else (b"\n\0\0\1", b"\n\0\0\2")
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(segment), identification, 0, 64, 6, 0, *ends)
+    frame = ip + segment
+    micros = round(at_s * 1e6)
+    return struct.pack("<IIII", *divmod(micros, 10**6), len(frame), len(frame)) + frame
+
+
+def _tcp(ports: tuple[int, int], sequence: int, acknowledgement: int, *, window: int, data: int = 0) -> bytes:
+    return struct.pack("!HHIIBBHHH", *ports, sequence, acknowledgement, 5 << 4, 0x10, window, 0, 0) + bytes(data)
+
+
+def _pcap(packets: list[bytes], link: int = 101) -> bytes:
+    return struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, link) + b"".join(packets)
+
+
+def test_a_flow_that_may_fill_an_unknown_window_is_not_called_limited_by_its_sender(
+    verus: Command, tmp_path: Path
+) -> None:
+    packets = []
+    for turn in range(40):
+        begin_s, first = 0.041 * turn, 14_600 * turn
+        data = [_tcp((80, 5001), first + 1460 * index, 8, window=500, data=1460) for index in range(10)]
+        packets += [_packet(begin_s + 1e-4 * index, segment) for index, segment in enumerate(data)]
+        ack = _tcp((5001, 80), 8, first + 14_600, window=14_600)
+        packets.append(_packet(begin_s + 0.0405, ack, is_answer=True))
+    (tmp_path / "late.pcap").write_bytes(_pcap(packets))
+    analyzed = verus("analyze", "late.pcap", "--json", "--trace-out", "late.trace")
+    flow = json.loads(analyzed.out)
+    assert [flow[f"{limit}_share"] for limit in ("path", "window", "sender")] == [0, None, None]
+    assert flow["limited_by"] is None
+    assert "the window's scale is in the handshake, which the capture lacks" in analyzed.err
+    assert "(window or sender)" in analyzed.err

@@ -92,7 +92,7 @@ pub struct FlowReport {
     pub reordered: Option<u64>,
     /// Retransmitted and late packets of all; of iperf3's UDP the lost ones.
     pub loss_rate: Option<f64>,
-    /// The limit for the most of its time.
+    /// The limit for the most of its time, if that is known.
     pub limited_by: Option<Limit>,
     /// Share of its time that the path limited it.
     pub path_share: Option<f64>,
@@ -100,6 +100,8 @@ pub struct FlowReport {
     pub window_share: Option<f64>,
     /// Likewise the sender.
     pub sender_share: Option<f64>,
+    /// Likewise one of these two, where the capture does not show which. Then the shares of both are unknown.
+    pub window_or_sender_share: Option<f64>,
     /// The longest stretches that the path did not limit, in order: from and to, in s since the capture began.
     pub unlimited_s: Vec<(f64, f64, Limit)>,
     /// The source of its delivery rate: `acknowledgements`, `arrivals`, `intervals`, or `intervals of the sender`, which
@@ -380,6 +382,7 @@ fn report(
         path_share: None,
         window_share: None,
         sender_share: None,
+        window_or_sender_share: None,
         unlimited_s: Vec::new(),
         delivery_from: "arrivals",
         trace_start_s: deliveries
@@ -448,11 +451,16 @@ impl FlowReport {
             time as f64 / total.max(1) as f64
         };
         let all = [Limit::Path, Limit::Window, Limit::Sender].map(|limit| (limit, share(limit)));
-        self.limited_by = all
-            .iter()
+        let undecided = share(Limit::WindowOrSender);
+        self.limited_by = (all.iter())
             .max_by(|a, b| a.1.total_cmp(&b.1))
+            .filter(|(_, most)| *most >= undecided)
             .map(|most| most.0);
+        self.window_or_sender_share = Some(undecided);
         [self.path_share, self.window_share, self.sender_share] = all.map(|(_, share)| Some(share));
+        if undecided > 0.0 {
+            (self.window_share, self.sender_share) = (None, None);
+        }
         let mut longest: Vec<_> = (stretches.iter())
             .filter(|(.., limit)| *limit != Limit::Path)
             .collect();

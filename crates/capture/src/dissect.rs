@@ -147,7 +147,7 @@ impl fmt::Display for Unread {
 /// The datagram of a frame of `length` bytes on a link of this type, of which `data` was captured.
 ///
 /// # Errors
-/// If it is neither TCP nor UDP over IP, a later fragment, or not captured far enough.
+/// If it is not TCP or UDP over IP, a later fragment, or not captured far enough.
 pub fn dissect(link: i32, length: u32, data: &[u8]) -> Result<Datagram, Unread> {
     let (header, packet) = sliced(link, data)?;
     let datagram = datagram(header, length, &packet);

@@ -121,6 +121,13 @@ def _warnings(report: dict[str, Any]) -> list[str]:
         more = ", …" if len(report["unread"]) > _MOST_REASONS else ""
         number = report["other_packets"]
         warnings.append(f"{number} packets are not read as TCP or UDP over IP: {', '.join(reasons)}{more}")
+    undecided = [str(number) for number, flow in enumerate(report["flows"], 1) if flow["window_or_sender_share"]]
+    if undecided:
+        more = ", …" if len(undecided) > _MOST_FLOWS else ""
+        warnings.append(
+            f"flow {', '.join(undecided[:_MOST_FLOWS])}{more}: for some time the receiver's window or the sender limited it,"
+            " which of them is unknown: the window's scale is in the handshake, which the capture lacks"
+        )
     if not report["flows"]:
         warnings.append("no flow with data")
     return warnings
