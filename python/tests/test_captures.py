@@ -316,3 +316,41 @@ def test_a_flow_that_may_fill_an_unknown_window_is_not_called_limited_by_its_sen
     assert flow["limited_by"] is None
     assert "the window's scale is in the handshake, which the capture lacks" in analyzed.err
     assert "(window or sender)" in analyzed.err
+
+
+def _seconds_of_data(steps: dict[int, float]) -> list[bytes]:
+    """Packets of data, 10 ms apart, each acknowledged 5 ms later; `steps` are of the clock, in s."""
+    packets, ahead_s = [], 0.0
+    for number in range(100):
+        ahead_s = steps.get(number, ahead_s)
+        at_s, first = 100 + 0.01 * number + ahead_s, 1000 * number
+        packets.append(_packet(at_s, _tcp((80, 5001), first, 8, window=500, data=1000), identification=number))
+        ack = _tcp((5001, 80), 8, first + 1000, window=60_000)
+        packets.append(_packet(at_s + 0.005, ack, is_answer=True, identification=number))
+    return packets
+
+
+def test_a_clock_that_is_set_back_is_named_with_its_packet(verus: Command, tmp_path: Path) -> None:
+    for name, steps, warning in [
+        ("back.pcap", {50: -5.0}, "packet 101 is 4.995 s earlier than one before it: the clock was set back"),
+        ("steady.pcap", {}, None),
+        ("jitter.pcap", {50: -0.0055}, None),
+    ]:
+        (tmp_path / name).write_bytes(_pcap(_seconds_of_data(steps)))
+        analyzed = verus("analyze", name, "--trace-out", f"{name}.trace")
+        assert analyzed.code == 0
+        assert ("earlier than one before it" in analyzed.err) == (warning is not None)
+        assert warning is None or warning in analyzed.err
+
+
+def test_packets_without_times_are_refused_by_their_number(verus: Command, tmp_path: Path) -> None:
+    def block(kind: int, body: bytes) -> bytes:
+        length = struct.pack("<I", 12 + len(body))
+        return struct.pack("<I", kind) + length + body + length
+
+    section = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    simple = block(3, struct.pack("<I", 40) + bytes(40))
+    (tmp_path / "simple.pcapng").write_bytes(section + block(1, struct.pack("<HHI", 101, 0, 65535)) + simple)
+    analyzed = verus("analyze", "simple.pcapng")
+    assert analyzed.code == 2
+    assert "packet 1 has no time (a Simple Packet Block of pcapng)" in analyzed.err

@@ -22,6 +22,10 @@ pub const MOST_CONNECTIONS: usize = 1024;
 /// How many entries all flows keep; the rest of the capture is left out.
 const MOST_ENTRIES: i64 = 1 << 24;
 
+/// How much earlier than the one before a packet of an interface may be: network cards and drivers with several queues
+/// disorder packets by less. Beyond it, a clock was set or files were joined.
+const MOST_STEP_BACK: u64 = 1_000_000;
+
 /// How many stretches are named.
 const MOST_STRETCHES: usize = 16;
 
@@ -43,8 +47,19 @@ pub struct Report {
     pub is_cut: bool,
     /// Whether the capture is too long, and its rest was left out.
     pub is_too_long: bool,
+    /// The first packet that is earlier than one before it by more than a millisecond, at one interface.
+    pub step_back: Option<StepBack>,
     /// The flows that carried data, the one with the most bytes first.
     pub flows: Vec<FlowReport>,
+}
+
+/// A time of a packet that is before that of an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StepBack {
+    /// Number of the packet in the file, from 1.
+    pub packet: u64,
+    /// By how much it is earlier, s.
+    pub step_s: f64,
 }
 
 /// The report of one flow.
@@ -127,6 +142,7 @@ impl Report {
             unfollowed_packets: 0,
             is_cut: false,
             is_too_long: false,
+            step_back: None,
             flows,
         }
     }
@@ -187,7 +203,9 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
     let mut connections: BTreeMap<Key, Connection> = BTreeMap::new();
     let (mut packets, mut unfollowed) = (0, 0);
     let mut unread: BTreeMap<Unread, u64> = BTreeMap::new();
-    let (mut first, mut last) = (None, 0);
+    let mut first = None;
+    // The latest time at each interface, of which several may be out of order, and the first step back.
+    let (mut latest, mut step_back): (Vec<u64>, _) = (Vec::new(), None);
     let mut entries = 0;
     let ended = read::for_each(name, bytes, |interfaces, captured| {
         packets += 1;
@@ -202,10 +220,18 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
         if entries > MOST_ENTRIES {
             return;
         }
-        // Packets of several interfaces may be out of order by a little.
         let began = *first.get_or_insert(captured.at);
-        let at = captured.at.saturating_sub(began).max(last);
-        last = at;
+        latest.resize(interfaces.len(), 0);
+        let last = &mut latest[captured.interface];
+        let step = last.saturating_sub(captured.at);
+        if step > MOST_STEP_BACK {
+            step_back.get_or_insert(StepBack {
+                packet: packets,
+                step_s: seconds(step),
+            });
+        }
+        *last = captured.at.max(*last);
+        let at = last.saturating_sub(began);
         let is_tcp = matches!(datagram.transport, Transport::Tcp(_));
         let mut ends = [datagram.source, datagram.destination];
         ends.sort_unstable();
@@ -234,6 +260,7 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
         unfollowed_packets: unfollowed,
         is_cut: ended.is_cut,
         is_too_long: entries > MOST_ENTRIES,
+        step_back,
         flows,
     })
 }

@@ -112,6 +112,12 @@ def _warnings(report: dict[str, Any]) -> list[str]:
     warnings = []
     if report["is_cut"]:
         warnings.append("its last packet is cut off, and left out")
+    if report["step_back"] is not None:
+        step = report["step_back"]
+        warnings.append(
+            f"packet {step['packet']} is {step['step_s']:.3f} s earlier than one before it: the clock was set back,"
+            " or packets are out of order (reordercap sorts them); rates, round trips and limits may be wrong"
+        )
     if report["is_too_long"]:
         warnings.append("too long: its rest is left out (editcap -c cuts captures into pieces)")
     if report["unfollowed_packets"]:
@@ -125,8 +131,8 @@ def _warnings(report: dict[str, Any]) -> list[str]:
     if undecided:
         more = ", …" if len(undecided) > _MOST_FLOWS else ""
         warnings.append(
-            f"flow {', '.join(undecided[:_MOST_FLOWS])}{more}: for some time the receiver's window or the sender limited it,"
-            " which of them is unknown: the window's scale is in the handshake, which the capture lacks"
+            f"flow {', '.join(undecided[:_MOST_FLOWS])}{more}: the window or the sender limited it for some time, which"
+            " of them is unknown: the window's scale is in the handshake, which the capture lacks"
         )
     if not report["flows"]:
         warnings.append("no flow with data")
