@@ -10,7 +10,8 @@ use verus_capture::iperf3;
 pub fn check(bytes: &[u8]) {
     if let Ok(report) = analyze("bytes", bytes) {
         let with_data: u64 = report.flows.iter().map(|flow| flow.packets).sum();
-        assert!(with_data + report.other_packets + report.unfollowed_packets <= report.packets);
+        let left_out = report.other_packets + report.unfollowed_packets + report.copied_packets;
+        assert!(with_data + left_out <= report.packets);
         assert!(
             report
                 .flows

@@ -330,6 +330,52 @@ def _seconds_of_data(steps: dict[int, float]) -> list[bytes]:
     return packets
 
 
+def _copied(packets: list[bytes], header: Callable[[int], bytes]) -> list[bytes]:
+    """Each packet twice, behind the link header of its copy."""
+    copies = []
+    for packet in packets:
+        for copy in (0, 1):
+            seconds, micros, length, _ = struct.unpack_from("<IIII", packet)
+            frame = header(copy) + packet[16:]
+            size = length + len(frame) - len(packet[16:])
+            copies.append(struct.pack("<IIII", seconds, micros + 20 * copy, size, size) + frame)
+    return copies
+
+
+@pytest.mark.parametrize("first", [1, 0], ids=["identified", "unidentified"])
+def test_copies_of_packets_are_left_out_or_flows_of_their_own_interface(
+    first: int, verus: Command, tmp_path: Path
+) -> None:
+    packets = [
+        packet[:20] + struct.pack("!H", number if first else 0) + packet[22:]
+        for number, packet in enumerate(_seconds_of_data({}), first)
+    ]
+    (tmp_path / "once.pcap").write_bytes(_pcap(packets))
+    once = json.loads(verus("analyze", "once.pcap", "--json").out)
+    assert once["loss_rate"] == 0
+
+    def numbers(flow: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in flow.items() if key not in ("log", "flow", "interface", "start_s")}
+
+    links: dict[int, Callable[[int], bytes]] = {
+        1: lambda copy: bytes([copy] * 12) + b"\x08\0",
+        113: lambda copy: struct.pack("!HHH8sH", 4 * copy, 1, 6, bytes(8), 0x0800),
+    }
+    for link, header in links.items():
+        (tmp_path / "twice.pcap").write_bytes(_pcap(_copied(packets, header), link))
+        analyzed = verus("analyze", "twice.pcap", "--json")
+        assert numbers(json.loads(analyzed.out)) == numbers(once)
+        assert " of 400 packets are copies of others" in analyzed.err
+    cooked = _copied(packets, lambda copy: struct.pack("!HHIHBB8s", 0x0800, 0, 2 + 3 * copy, 1, 0, 6, bytes(8)))
+    (tmp_path / "any.pcap").write_bytes(_pcap(cooked, 276))
+    analyzed = verus("analyze", "any.pcap", "--json")
+    flows = [json.loads(line) for line in analyzed.out.splitlines()]
+    assert [flow["interface"] for flow in flows] == ["index 2", "index 5"]
+    assert [flow["loss_rate"] for flow in flows] == [0, 0]
+    assert [flow["rtt_p50_ms"] for flow in flows] == [once["rtt_p50_ms"]] * 2
+    assert "copies" not in analyzed.err
+
+
 def test_a_clock_that_is_set_back_is_named_with_its_packet(verus: Command, tmp_path: Path) -> None:
     for name, steps, warning in [
         ("back.pcap", {50: -5.0}, "packet 101 is 4.995 s earlier than one before it: the clock was set back"),

@@ -5,6 +5,7 @@
 //! it (RFC 9000 §17.4), and else that of the handshake alone. Other UDP shows none.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::net::SocketAddr;
 
@@ -22,9 +23,19 @@ pub const MOST_CONNECTIONS: usize = 1024;
 /// How many entries all flows keep; the rest of the capture is left out.
 const MOST_ENTRIES: i64 = 1 << 24;
 
-/// How much earlier than the one before a packet of an interface may be: network cards and drivers with several queues
-/// disorder packets by less. Beyond it, a clock was set or files were joined.
+/// How much earlier than the one before a packet of an interface may be, ns. Network cards with
+/// several queues disorder packets by less. Beyond it, a clock was set or files were joined.
 const MOST_STEP_BACK: u64 = 1_000_000;
+
+/// How many packets are remembered to find their copies.
+const RECENT: usize = 1 << 14;
+
+/// How much later a copy may be, ns: on another interface, behind a queue. Until a sender has used
+/// up all 65,536 identifications of IPv4, [`RECENT`] packets have mostly passed.
+const LATEST_COPY: u64 = 1_000_000_000;
+
+/// Likewise without an identification: retransmissions are a round trip later.
+const LATEST_COPY_UNIDENTIFIED: u64 = 1_000_000;
 
 /// How many stretches are named.
 const MOST_STRETCHES: usize = 16;
@@ -43,11 +54,13 @@ pub struct Report {
     pub unread: Vec<(String, u64)>,
     /// Those of connections beyond [`MOST_CONNECTIONS`].
     pub unfollowed_packets: u64,
+    /// Those that are copies of others at the same interface, and were left out.
+    pub copied_packets: u64,
     /// Whether the file ends within a packet, which was left out.
     pub is_cut: bool,
     /// Whether the capture is too long, and its rest was left out.
     pub is_too_long: bool,
-    /// The first packet that is earlier than one before it by more than a millisecond, at one interface.
+    /// The first packet that is earlier than one before it at its interface, by more than 1 ms.
     pub step_back: Option<StepBack>,
     /// The flows that carried data, the one with the most bytes first.
     pub flows: Vec<FlowReport>,
@@ -67,7 +80,7 @@ pub struct StepBack {
 pub struct FlowReport {
     /// `tcp`, `quic` or `udp`.
     pub protocol: &'static str,
-    /// Name or number of the interface.
+    /// Name or number of the interface, or its index in the kernel.
     pub interface: String,
     /// From where.
     pub source: SocketAddr,
@@ -115,12 +128,13 @@ pub struct FlowReport {
     pub window_share: Option<f64>,
     /// Likewise the sender.
     pub sender_share: Option<f64>,
-    /// Likewise one of these two, where the capture does not show which. Then the shares of both are unknown.
+    /// Likewise one of these two, where the capture does not show which. If it is not 0, the shares
+    /// of both are unknown.
     pub window_or_sender_share: Option<f64>,
     /// The longest stretches that the path did not limit, in order: from and to, in s since the capture began.
     pub unlimited_s: Vec<(f64, f64, Limit)>,
-    /// The source of its delivery rate: `acknowledgements`, `arrivals`, `intervals`, or `intervals of the sender`, which
-    /// has sent that much by UDP.
+    /// The source of its delivery rate: `acknowledgements`, `arrivals`, `intervals`, or
+    /// `intervals of the sender`, which show what was sent by UDP.
     pub delivery_from: &'static str,
     /// When its trace of the delivery rate begins, s since the capture began.
     pub trace_start_s: f64,
@@ -140,6 +154,7 @@ impl Report {
             other_packets: 0,
             unread: Vec::new(),
             unfollowed_packets: 0,
+            copied_packets: 0,
             is_cut: false,
             is_too_long: false,
             step_back: None,
@@ -167,8 +182,47 @@ impl FlowReport {
     }
 }
 
+/// An interface of the file, and the kernel's index where the link header names it.
+type Place = (usize, Option<u32>);
+
 /// A connection at one interface: its ends, the lower address first.
-type Key = (usize, bool, [SocketAddr; 2]);
+type Key = (Place, bool, [SocketAddr; 2]);
+
+/// Packets that passed lately: digest and time, by digest. Later ones replace those of the same
+/// slot.
+#[derive(Debug)]
+struct Recent(Vec<Option<(u64, u64)>>);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Recent(vec![None; RECENT])
+    }
+}
+
+impl Recent {
+    /// Whether the same packet has passed the same interface before. A capture of all interfaces or
+    /// of a mirror port has such copies, which would count as retransmissions.
+    fn is_copy(&mut self, at: u64, interface: usize, datagram: &Datagram) -> bool {
+        if !datagram.is_unique() {
+            return false;
+        }
+        let mut hasher = DefaultHasher::new(); // of fixed keys
+        (interface, datagram).hash(&mut hasher);
+        let digest = hasher.finish();
+        let latest = if datagram.identification == 0 {
+            LATEST_COPY_UNIDENTIFIED
+        } else {
+            LATEST_COPY
+        };
+        let place = &mut self.0[digest as usize % RECENT];
+        let is_copy = place
+            .is_some_and(|(known, passed)| known == digest && at.saturating_sub(passed) <= latest);
+        if !is_copy {
+            *place = Some((digest, at));
+        }
+        is_copy
+    }
+}
 
 /// Both directions of a connection.
 #[derive(Debug, Default)]
@@ -201,10 +255,11 @@ struct UdpDirection {
 /// As [`read::for_each`].
 pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
     let mut connections: BTreeMap<Key, Connection> = BTreeMap::new();
-    let (mut packets, mut unfollowed) = (0, 0);
+    let (mut packets, mut unfollowed, mut copied) = (0, 0, 0);
+    let mut recent = Recent::default();
     let mut unread: BTreeMap<Unread, u64> = BTreeMap::new();
     let mut first = None;
-    // The latest time at each interface, of which several may be out of order, and the first step back.
+    // The latest time at each interface, since several may be out of order; the first step back.
     let (mut latest, mut step_back): (Vec<u64>, _) = (Vec::new(), None);
     let mut entries = 0;
     let ended = read::for_each(name, bytes, |interfaces, captured| {
@@ -232,10 +287,15 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
         }
         *last = captured.at.max(*last);
         let at = last.saturating_sub(began);
+        if recent.is_copy(at, captured.interface, &datagram) {
+            copied += 1;
+            return;
+        }
         let is_tcp = matches!(datagram.transport, Transport::Tcp(_));
         let mut ends = [datagram.source, datagram.destination];
         ends.sort_unstable();
-        let key = (captured.interface, is_tcp, ends);
+        let interface = (captured.interface, datagram.interface);
+        let key = (interface, is_tcp, ends);
         if connections.len() == MOST_CONNECTIONS && !connections.contains_key(&key) {
             unfollowed += 1;
             return;
@@ -258,6 +318,7 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
         other_packets: unread.iter().map(|(_, count)| count).sum(),
         unread,
         unfollowed_packets: unfollowed,
+        copied_packets: copied,
         is_cut: ended.is_cut,
         is_too_long: entries > MOST_ENTRIES,
         step_back,
@@ -341,8 +402,13 @@ impl Connection {
 
     fn finish(self, key: &Key, interfaces: &[Interface]) -> Vec<FlowReport> {
         let (interface, is_tcp, ends) = key;
+        let (interface, index) = interface;
         let name = interfaces[*interface].name.clone();
-        let name = name.unwrap_or_else(|| interface.to_string());
+        let name = match (name, index) {
+            (Some(name), Some(index)) => format!("{name}, index {index}"),
+            (None, Some(index)) => format!("index {index}"),
+            (name, None) => name.unwrap_or_else(|| interface.to_string()),
+        };
         let ends_of = |from: usize| (name.clone(), ends[from], ends[1 - from]);
         if *is_tcp {
             let with_data = self.tcp.into_iter().enumerate();
@@ -439,8 +505,8 @@ impl FlowReport {
         }
     }
 
-    /// Sets the losses of UDP, as iperf3's receiver counts: lost and all packets. A sender's bytes are those that it sent,
-    /// so what arrived of them is known only with the losses.
+    /// Sets the losses of UDP, as iperf3's receiver counts: lost and all packets. A sender's bytes
+    /// are those that it sent, so goodput is known only with the losses.
     pub(crate) fn set_datagrams_lost(&mut self, counts: Option<(i64, i64)>, is_sender: bool) {
         self.loss_rate = counts
             .filter(|(_, all)| *all > 0)

@@ -9,13 +9,22 @@ use etherparse::{
     EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket, TcpOptionElement, TcpSlice, TransportSlice,
 };
 
+/// The bytes of UDP data by which datagrams differ: QUIC's longest connection ID and packet number
+/// (RFC 9000 §17.3.1), and the headers of RTP, WireGuard and iperf3.
+const BEGINNING: usize = 32;
+
 /// A TCP segment or a UDP datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Datagram {
     /// From where.
     pub source: SocketAddr,
     /// To where.
     pub destination: SocketAddr,
+    /// The kernel's index of the interface, which Linux cooked headers of version 2 have.
+    pub interface: Option<u32>,
+    /// The identification of IPv4; 0 in IPv6. In datagrams that are never fragmented it may be 0
+    /// (RFC 6864 §4.1).
+    pub identification: u16,
     /// Its length with the IP header, in bytes.
     pub bytes: u32,
     /// Its content.
@@ -23,7 +32,7 @@ pub struct Datagram {
 }
 
 /// TCP or UDP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// A segment.
     Tcp(Segment),
@@ -32,7 +41,7 @@ pub enum Transport {
 }
 
 /// Of a TCP segment, what says how the flow fares (RFC 9293, options of RFC 7323 and RFC 2018).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Segment {
     /// The sequence number of its first byte.
     pub sequence: u32,
@@ -55,7 +64,7 @@ pub struct Segment {
 }
 
 /// Of a UDP datagram, what passive observers of QUIC may read (RFC 8999; RFC 9000 §17.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Udp {
     /// Data in it, in bytes.
     pub payload: u32,
@@ -63,6 +72,20 @@ pub struct Udp {
     pub first: Option<u8>,
     /// The version of a packet with a long header.
     pub version: Option<u32>,
+    /// The first bytes of its data, and zeros where fewer were captured.
+    pub beginning: [u8; BEGINNING],
+}
+
+impl Datagram {
+    /// Whether an equal datagram is a copy of the same packet rather than another one. It is if it
+    /// has an identification, a sequence number, or UDP data whose bytes are not all the same.
+    pub fn is_unique(&self) -> bool {
+        self.identification != 0
+            || match &self.transport {
+                Transport::Tcp(segment) => segment.payload > 0,
+                Transport::Udp(udp) => udp.beginning.iter().any(|byte| *byte != udp.beginning[0]),
+            }
+    }
 }
 
 /// Why a frame has no datagram that is read.
@@ -79,6 +102,9 @@ pub enum Unread {
     /// Not captured up to the end of its headers, or damaged.
     Short,
 }
+
+/// LINKTYPE_LINUX_SLL2, whose header has the interface's index in its bytes 4 to 7.
+const LINUX_SLL2: i32 = 276;
 
 /// Names of link types, as <https://www.tcpdump.org/linktypes.html> lists them.
 const LINKS: [(i32, &str); 16] = [
@@ -150,8 +176,12 @@ impl fmt::Display for Unread {
 /// If it is not TCP or UDP over IP, a later fragment, or not captured far enough.
 pub fn dissect(link: i32, length: u32, data: &[u8]) -> Result<Datagram, Unread> {
     let (header, packet) = sliced(link, data)?;
-    let datagram = datagram(header, length, &packet);
-    datagram.ok_or_else(|| reason(&packet))
+    let mut datagram = datagram(header, length, &packet).ok_or_else(|| reason(&packet))?;
+    if link == LINUX_SLL2 {
+        let index = data.get(4..).and_then(<[u8]>::first_chunk::<4>);
+        datagram.interface = index.map(|index| u32::from_be_bytes(*index));
+    }
+    Ok(datagram)
 }
 
 /// The length of the link header, and what follows it.
@@ -179,7 +209,7 @@ fn sliced(link: i32, data: &[u8]) -> Result<(usize, LaxSlicedPacket<'_>), Unread
         12 | 14 | 101 | 228 | 229 => ip(0),
         // LINKTYPE_LINUX_SLL and _SLL2.
         113 => after(16, 14),
-        276 => after(20, 0),
+        LINUX_SLL2 => after(20, 0),
         _ => return Err(Unread::Link(link)),
     };
     sliced.ok_or(Unread::Short)
@@ -207,6 +237,7 @@ fn reason(packet: &LaxSlicedPacket<'_>) -> Unread {
 /// The datagram in a packet that follows a link header of `header` bytes.
 fn datagram(header: usize, length: u32, packet: &LaxSlicedPacket<'_>) -> Option<Datagram> {
     let net = packet.net.as_ref()?;
+    let mut identification = 0;
     let (source, destination, ip_header, ip_length) = match net {
         LaxNetSlice::Ipv4(ip) => {
             let header = ip.header();
@@ -217,6 +248,7 @@ fn datagram(header: usize, length: u32, packet: &LaxSlicedPacket<'_>) -> Option<
                 header.source_addr().into(),
                 header.destination_addr().into(),
             );
+            identification = header.identification();
             let (own, total) = (u32::from(header.ihl()) * 4, u32::from(header.total_len()));
             (addresses.0, addresses.1, own, total)
         }
@@ -250,7 +282,12 @@ fn datagram(header: usize, length: u32, packet: &LaxSlicedPacket<'_>) -> Option<
             let data = udp.payload();
             let version = data.get(1..5).and_then(<[u8]>::first_chunk::<4>);
             let is_long = data.first().is_some_and(|first| first & 0x80 != 0);
+            let mut beginning = [0; BEGINNING];
+            for (place, byte) in beginning.iter_mut().zip(data) {
+                *place = *byte;
+            }
             let udp = Udp {
+                beginning,
                 payload: payload.checked_sub(8)?,
                 first: data.first().copied(),
                 version: version
@@ -264,6 +301,8 @@ fn datagram(header: usize, length: u32, packet: &LaxSlicedPacket<'_>) -> Option<
     Some(Datagram {
         source: SocketAddr::new(source, ports.0),
         destination: SocketAddr::new(destination, ports.1),
+        interface: None,
+        identification,
         bytes,
         transport,
     })

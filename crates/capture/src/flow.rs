@@ -10,7 +10,8 @@
 //!   by a rule that needs no model of the sender. *Window*: the most bytes in flight are within three segments of the
 //!   advertised window, as there. *Path*: data was lost, or the least round trip shows a queue, by the threshold of
 //!   HyStart++ (RFC 9406 §4.2) above the flow's least: an eighth of it, between 4 and 16 ms. *Sender*: neither.
-//!   Without the handshake the window's scale is unknown. *Window or sender*: neither, but an unscaled window would be full.
+//!   Without the handshake the window's scale is unknown. *Window or sender*: neither, but an
+//!   unscaled window would be full.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +52,7 @@ pub enum Limit {
     Path,
     /// The sender: its application or its congestion window.
     Sender,
-    /// The window or the sender: the window's scale is unknown, and without one the window would be full.
+    /// The window or the sender: the window's scale is unknown, and unscaled it would be full.
     #[serde(rename = "window or sender")]
     WindowOrSender,
 }

@@ -4,8 +4,8 @@
 //! kernel's smoothed round trip. The limit of the rate is not in there. Within an interval the trace
 //! spreads its bytes evenly: it shows nothing that is faster.
 //!
-//! The streams of one direction are one flow, so a test with `--bidir` has two. UDP's losses are counted by the
-//! receiver: its intervals have them, and the sender's file has their sum at its end.
+//! The streams of one direction are one flow, so a test with `--bidir` has two. The receiver counts
+//! UDP's losses: its intervals have them, and the sender's file has their sum at its end.
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -123,7 +123,8 @@ enum SumKind {
     Reverse,
 }
 
-/// Reads the output of `iperf3 -J`. `name` is what messages call it. A flow is one direction of the test.
+/// Reads the output of `iperf3 -J`: a flow for each direction of the test. `name` is what messages
+/// call it.
 ///
 /// # Errors
 /// If it is none, if the test failed, or if its intervals contradict each other.

@@ -112,6 +112,12 @@ def _warnings(report: dict[str, Any]) -> list[str]:
     warnings = []
     if report["is_cut"]:
         warnings.append("its last packet is cut off, and left out")
+    if report["copied_packets"]:
+        copied, packets = report["copied_packets"], report["packets"]
+        warnings.append(
+            f"{copied} of {packets} packets are copies of others, as of several interfaces or a mirror port, and left"
+            " out; round trips include the time between the two"
+        )
     if report["step_back"] is not None:
         step = report["step_back"]
         warnings.append(
