@@ -10,7 +10,8 @@ use verus_capture::iperf3;
 pub fn check(bytes: &[u8]) {
     if let Ok(report) = analyze("bytes", bytes) {
         let with_data: u64 = report.flows.iter().map(|flow| flow.packets).sum();
-        assert!(with_data + report.other_packets + report.unfollowed_packets <= report.packets);
+        let left_out = report.other_packets + report.unfollowed_packets + report.copied_packets;
+        assert!(with_data + left_out <= report.packets);
         assert!(
             report
                 .flows
@@ -18,8 +19,8 @@ pub fn check(bytes: &[u8]) {
         );
         report.flows.iter().for_each(check_flow);
     }
-    if let Ok(flow) = iperf3::analyze("bytes", bytes) {
-        check_flow(&flow);
+    if let Ok(flows) = iperf3::analyze("bytes", bytes) {
+        flows.iter().for_each(check_flow);
     }
 }
 
@@ -33,7 +34,15 @@ fn check_flow(flow: &FlowReport) {
         // The quantiles have three digits.
         assert!(least <= p95 * 1.001 + 0.001, "{least} ms, {p95} ms");
     }
-    let shares = [flow.path_share, flow.window_share, flow.sender_share];
+    if let Some(loss_rate) = flow.loss_rate {
+        assert!((0.0..=1.0).contains(&loss_rate), "{loss_rate}");
+    }
+    let shares = [
+        flow.path_share,
+        flow.window_share,
+        flow.sender_share,
+        flow.window_or_sender_share,
+    ];
     assert!(shares.iter().flatten().sum::<f64>() <= 1.000_001);
     if let Ok(trace) = flow.trace("trace") {
         assert!(trace.opportunities().is_sorted());

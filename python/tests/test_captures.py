@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -267,3 +268,135 @@ def test_iperf3_is_read_too_and_a_broken_capture_names_its_place(verus: Command,
     assert broken.code != 0
     assert "broken.pcapng" in broken.err
     assert "byte 0" in broken.err
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--trace-out", "link.trace")])
+def test_a_capture_of_which_nothing_can_be_read_names_its_link_type(
+    options: tuple[str, ...], verus: Command, tmp_path: Path
+) -> None:
+    header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 127)
+    (tmp_path / "wifi.pcap").write_bytes(header + struct.pack("<IIII", 0, 0, 8, 8) + bytes(8))
+    analyzed = verus("analyze", "wifi.pcap", *options)
+    assert (analyzed.code, analyzed.out) == (1, "")
+    assert "1 of link type 127 (IEEE 802.11 with radiotap headers)" in analyzed.err
+    assert not (tmp_path / "link.trace").exists()
+
+
+def _packet(at_s: float, segment: bytes, *, is_answer: bool = False, identification: int = 1) -> bytes:
+    """A record of pcap with an IPv4 packet from 10.0.0.1, or as an answer from 10.0.0.2."""
+    ends = (b"\n\0\0\2", b"\n\0\0\1") if is_answer else (b"\n\0\0\1", b"\n\0\0\2")
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(segment), identification, 0, 64, 6, 0, *ends)
+    frame = ip + segment
+    micros = round(at_s * 1e6)
+    return struct.pack("<IIII", *divmod(micros, 10**6), len(frame), len(frame)) + frame
+
+
+def _tcp(ports: tuple[int, int], sequence: int, acknowledgement: int, *, window: int, data: int = 0) -> bytes:
+    return struct.pack("!HHIIBBHHH", *ports, sequence, acknowledgement, 5 << 4, 0x10, window, 0, 0) + bytes(data)
+
+
+def _pcap(packets: list[bytes], link: int = 101) -> bytes:
+    return struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, link) + b"".join(packets)
+
+
+def test_a_flow_that_may_fill_an_unknown_window_is_not_called_limited_by_its_sender(
+    verus: Command, tmp_path: Path
+) -> None:
+    packets = []
+    for turn in range(40):
+        begin_s, first = 0.041 * turn, 14_600 * turn
+        data = [_tcp((80, 5001), first + 1460 * index, 8, window=500, data=1460) for index in range(10)]
+        packets += [_packet(begin_s + 1e-4 * index, segment) for index, segment in enumerate(data)]
+        ack = _tcp((5001, 80), 8, first + 14_600, window=14_600)
+        packets.append(_packet(begin_s + 0.0405, ack, is_answer=True))
+    (tmp_path / "late.pcap").write_bytes(_pcap(packets))
+    analyzed = verus("analyze", "late.pcap", "--json", "--trace-out", "late.trace")
+    flow = json.loads(analyzed.out)
+    assert [flow[f"{limit}_share"] for limit in ("path", "window", "sender")] == [0, None, None]
+    assert flow["limited_by"] is None
+    assert "the window's scale is in the handshake, which the capture lacks" in analyzed.err
+    assert "(window or sender)" in analyzed.err
+
+
+def _seconds_of_data(steps: dict[int, float]) -> list[bytes]:
+    """Packets of data, 10 ms apart, each acknowledged 5 ms later; `steps` are of the clock, in s."""
+    packets, ahead_s = [], 0.0
+    for number in range(100):
+        ahead_s = steps.get(number, ahead_s)
+        at_s, first = 100 + 0.01 * number + ahead_s, 1000 * number
+        packets.append(_packet(at_s, _tcp((80, 5001), first, 8, window=500, data=1000), identification=number))
+        ack = _tcp((5001, 80), 8, first + 1000, window=60_000)
+        packets.append(_packet(at_s + 0.005, ack, is_answer=True, identification=number))
+    return packets
+
+
+def _copied(packets: list[bytes], header: Callable[[int], bytes]) -> list[bytes]:
+    """Each packet twice, behind the link header of its copy."""
+    copies = []
+    for packet in packets:
+        for copy in (0, 1):
+            seconds, micros, length, _ = struct.unpack_from("<IIII", packet)
+            frame = header(copy) + packet[16:]
+            size = length + len(frame) - len(packet[16:])
+            copies.append(struct.pack("<IIII", seconds, micros + 20 * copy, size, size) + frame)
+    return copies
+
+
+@pytest.mark.parametrize("first", [1, 0], ids=["identified", "unidentified"])
+def test_copies_of_packets_are_left_out_or_flows_of_their_own_interface(
+    first: int, verus: Command, tmp_path: Path
+) -> None:
+    packets = [
+        packet[:20] + struct.pack("!H", number if first else 0) + packet[22:]
+        for number, packet in enumerate(_seconds_of_data({}), first)
+    ]
+    (tmp_path / "once.pcap").write_bytes(_pcap(packets))
+    once = json.loads(verus("analyze", "once.pcap", "--json").out)
+    assert once["loss_rate"] == 0
+
+    def numbers(flow: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in flow.items() if key not in ("log", "flow", "interface", "start_s")}
+
+    links: dict[int, Callable[[int], bytes]] = {
+        1: lambda copy: bytes([copy] * 12) + b"\x08\0",
+        113: lambda copy: struct.pack("!HHH8sH", 4 * copy, 1, 6, bytes(8), 0x0800),
+    }
+    for link, header in links.items():
+        (tmp_path / "twice.pcap").write_bytes(_pcap(_copied(packets, header), link))
+        analyzed = verus("analyze", "twice.pcap", "--json")
+        assert numbers(json.loads(analyzed.out)) == numbers(once)
+        assert " of 400 packets are copies of others" in analyzed.err
+    cooked = _copied(packets, lambda copy: struct.pack("!HHIHBB8s", 0x0800, 0, 2 + 3 * copy, 1, 0, 6, bytes(8)))
+    (tmp_path / "any.pcap").write_bytes(_pcap(cooked, 276))
+    analyzed = verus("analyze", "any.pcap", "--json")
+    flows = [json.loads(line) for line in analyzed.out.splitlines()]
+    assert [flow["interface"] for flow in flows] == ["index 2", "index 5"]
+    assert [flow["loss_rate"] for flow in flows] == [0, 0]
+    assert [flow["rtt_p50_ms"] for flow in flows] == [once["rtt_p50_ms"]] * 2
+    assert "copies" not in analyzed.err
+
+
+def test_a_clock_that_is_set_back_is_named_with_its_packet(verus: Command, tmp_path: Path) -> None:
+    for name, steps, warning in [
+        ("back.pcap", {50: -5.0}, "packet 101 is 4.995 s earlier than one before it: the clock was set back"),
+        ("steady.pcap", {}, None),
+        ("jitter.pcap", {50: -0.0055}, None),
+    ]:
+        (tmp_path / name).write_bytes(_pcap(_seconds_of_data(steps)))
+        analyzed = verus("analyze", name, "--trace-out", f"{name}.trace")
+        assert analyzed.code == 0
+        assert ("earlier than one before it" in analyzed.err) == (warning is not None)
+        assert warning is None or warning in analyzed.err
+
+
+def test_packets_without_times_are_refused_by_their_number(verus: Command, tmp_path: Path) -> None:
+    def block(kind: int, body: bytes) -> bytes:
+        length = struct.pack("<I", 12 + len(body))
+        return struct.pack("<I", kind) + length + body + length
+
+    section = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    simple = block(3, struct.pack("<I", 40) + bytes(40))
+    (tmp_path / "simple.pcapng").write_bytes(section + block(1, struct.pack("<HHI", 101, 0, 65535)) + simple)
+    analyzed = verus("analyze", "simple.pcapng")
+    assert analyzed.code == 2
+    assert "packet 1 has no time (a Simple Packet Block of pcapng)" in analyzed.err

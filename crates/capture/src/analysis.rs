@@ -5,6 +5,7 @@
 //! it (RFC 9000 §17.4), and else that of the handshake alone. Other UDP shows none.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::net::SocketAddr;
 
@@ -12,7 +13,7 @@ use serde::Serialize;
 use verus_channel::{Trace, raw};
 use verus_core::{Bytes, Time};
 
-use crate::dissect::{Datagram, Segment, Transport, Udp, dissect};
+use crate::dissect::{Datagram, Segment, Transport, Udp, Unread, dissect};
 use crate::flow::{Direction, Limit, Times, add};
 use crate::read::{self, Interface};
 
@@ -21,6 +22,20 @@ pub const MOST_CONNECTIONS: usize = 1024;
 
 /// How many entries all flows keep; the rest of the capture is left out.
 const MOST_ENTRIES: i64 = 1 << 24;
+
+/// How much earlier than the one before a packet of an interface may be, ns. Network cards with
+/// several queues disorder packets by less. Beyond it, a clock was set or files were joined.
+const MOST_STEP_BACK: u64 = 1_000_000;
+
+/// How many packets are remembered to find their copies.
+const RECENT: usize = 1 << 14;
+
+/// How much later a copy may be, ns: on another interface, behind a queue. Until a sender has used
+/// up all 65,536 identifications of IPv4, [`RECENT`] packets have mostly passed.
+const LATEST_COPY: u64 = 1_000_000_000;
+
+/// Likewise without an identification: retransmissions are a round trip later.
+const LATEST_COPY_UNIDENTIFIED: u64 = 1_000_000;
 
 /// How many stretches are named.
 const MOST_STRETCHES: usize = 16;
@@ -35,14 +50,29 @@ pub struct Report {
     pub packets: u64,
     /// Those that are no TCP or UDP over IP, or not captured up to the end of their headers.
     pub other_packets: u64,
+    /// Why these were not read, and how many each, the most first.
+    pub unread: Vec<(String, u64)>,
     /// Those of connections beyond [`MOST_CONNECTIONS`].
     pub unfollowed_packets: u64,
+    /// Those that are copies of others at the same interface, and were left out.
+    pub copied_packets: u64,
     /// Whether the file ends within a packet, which was left out.
     pub is_cut: bool,
     /// Whether the capture is too long, and its rest was left out.
     pub is_too_long: bool,
+    /// The first packet that is earlier than one before it at its interface, by more than 1 ms.
+    pub step_back: Option<StepBack>,
     /// The flows that carried data, the one with the most bytes first.
     pub flows: Vec<FlowReport>,
+}
+
+/// A time of a packet that is before that of an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StepBack {
+    /// Number of the packet in the file, from 1.
+    pub packet: u64,
+    /// By how much it is earlier, s.
+    pub step_s: f64,
 }
 
 /// The report of one flow.
@@ -50,7 +80,7 @@ pub struct Report {
 pub struct FlowReport {
     /// `tcp`, `quic` or `udp`.
     pub protocol: &'static str,
-    /// Name or number of the interface.
+    /// Name or number of the interface, or its index in the kernel.
     pub interface: String,
     /// From where.
     pub source: SocketAddr,
@@ -66,7 +96,7 @@ pub struct FlowReport {
     pub bytes: u64,
     /// These bytes over the duration, Mbit/s.
     pub throughput_mbps: Option<f64>,
-    /// Data that was acknowledged over the duration, Mbit/s.
+    /// Data that arrived, by acknowledgements or iperf3's receiver, over the duration, Mbit/s.
     pub goodput_mbps: Option<f64>,
     /// The source of the round trips: `acknowledgements`, `spin bit`, `handshake` or `iperf3, smoothed`.
     pub rtt_from: Option<&'static str>,
@@ -88,9 +118,9 @@ pub struct FlowReport {
     pub late: Option<u64>,
     /// Packets that were reordered.
     pub reordered: Option<u64>,
-    /// Retransmitted and late packets of all.
+    /// Retransmitted and late packets of all; of iperf3's UDP the lost ones.
     pub loss_rate: Option<f64>,
-    /// The limit for the most of its time.
+    /// The limit for the most of its time, if that is known.
     pub limited_by: Option<Limit>,
     /// Share of its time that the path limited it.
     pub path_share: Option<f64>,
@@ -98,9 +128,13 @@ pub struct FlowReport {
     pub window_share: Option<f64>,
     /// Likewise the sender.
     pub sender_share: Option<f64>,
+    /// Likewise one of these two, where the capture does not show which. If it is not 0, the shares
+    /// of both are unknown.
+    pub window_or_sender_share: Option<f64>,
     /// The longest stretches that the path did not limit, in order: from and to, in s since the capture began.
     pub unlimited_s: Vec<(f64, f64, Limit)>,
-    /// The source of its delivery rate: `acknowledgements`, `arrivals` or `intervals`.
+    /// The source of its delivery rate: `acknowledgements`, `arrivals`, `intervals`, or
+    /// `intervals of the sender`, which show what was sent by UDP.
     pub delivery_from: &'static str,
     /// When its trace of the delivery rate begins, s since the capture began.
     pub trace_start_s: f64,
@@ -113,15 +147,18 @@ pub struct FlowReport {
 }
 
 impl Report {
-    /// A report of one flow, without packets.
-    pub fn of_flow(flow: FlowReport) -> Self {
+    /// A report of flows that another program measured, without packets.
+    pub fn of_flows(flows: Vec<FlowReport>) -> Self {
         Report {
             packets: 0,
             other_packets: 0,
+            unread: Vec::new(),
             unfollowed_packets: 0,
+            copied_packets: 0,
             is_cut: false,
             is_too_long: false,
-            flows: vec![flow],
+            step_back: None,
+            flows,
         }
     }
 }
@@ -145,8 +182,47 @@ impl FlowReport {
     }
 }
 
+/// An interface of the file, and the kernel's index where the link header names it.
+type Place = (usize, Option<u32>);
+
 /// A connection at one interface: its ends, the lower address first.
-type Key = (usize, bool, [SocketAddr; 2]);
+type Key = (Place, bool, [SocketAddr; 2]);
+
+/// Packets that passed lately: digest and time, by digest. Later ones replace those of the same
+/// slot.
+#[derive(Debug)]
+struct Recent(Vec<Option<(u64, u64)>>);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Recent(vec![None; RECENT])
+    }
+}
+
+impl Recent {
+    /// Whether the same packet has passed the same interface before. A capture of all interfaces or
+    /// of a mirror port has such copies, which would count as retransmissions.
+    fn is_copy(&mut self, at: u64, interface: usize, datagram: &Datagram) -> bool {
+        if !datagram.is_unique() {
+            return false;
+        }
+        let mut hasher = DefaultHasher::new(); // of fixed keys
+        (interface, datagram).hash(&mut hasher);
+        let digest = hasher.finish();
+        let latest = if datagram.identification == 0 {
+            LATEST_COPY_UNIDENTIFIED
+        } else {
+            LATEST_COPY
+        };
+        let place = &mut self.0[digest as usize % RECENT];
+        let is_copy = place
+            .is_some_and(|(known, passed)| known == digest && at.saturating_sub(passed) <= latest);
+        if !is_copy {
+            *place = Some((digest, at));
+        }
+        is_copy
+    }
+}
 
 /// Both directions of a connection.
 #[derive(Debug, Default)]
@@ -179,27 +255,47 @@ struct UdpDirection {
 /// As [`read::for_each`].
 pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
     let mut connections: BTreeMap<Key, Connection> = BTreeMap::new();
-    let (mut packets, mut other, mut unfollowed) = (0, 0, 0);
-    let (mut first, mut last) = (None, 0);
+    let (mut packets, mut unfollowed, mut copied) = (0, 0, 0);
+    let mut recent = Recent::default();
+    let mut unread: BTreeMap<Unread, u64> = BTreeMap::new();
+    let mut first = None;
+    // The latest time at each interface, since several may be out of order; the first step back.
+    let (mut latest, mut step_back): (Vec<u64>, _) = (Vec::new(), None);
     let mut entries = 0;
     let ended = read::for_each(name, bytes, |interfaces, captured| {
         packets += 1;
         let link = interfaces[captured.interface].link;
-        let Some(datagram) = dissect(link, captured.length, captured.data) else {
-            other += 1;
-            return;
+        let datagram = match dissect(link, captured.length, captured.data) {
+            Ok(datagram) => datagram,
+            Err(reason) => {
+                *unread.entry(reason).or_default() += 1;
+                return;
+            }
         };
         if entries > MOST_ENTRIES {
             return;
         }
-        // Packets of several interfaces may be out of order by a little.
         let began = *first.get_or_insert(captured.at);
-        let at = captured.at.saturating_sub(began).max(last);
-        last = at;
+        latest.resize(interfaces.len(), 0);
+        let last = &mut latest[captured.interface];
+        let step = last.saturating_sub(captured.at);
+        if step > MOST_STEP_BACK {
+            step_back.get_or_insert(StepBack {
+                packet: packets,
+                step_s: seconds(step),
+            });
+        }
+        *last = captured.at.max(*last);
+        let at = last.saturating_sub(began);
+        if recent.is_copy(at, captured.interface, &datagram) {
+            copied += 1;
+            return;
+        }
         let is_tcp = matches!(datagram.transport, Transport::Tcp(_));
         let mut ends = [datagram.source, datagram.destination];
         ends.sort_unstable();
-        let key = (captured.interface, is_tcp, ends);
+        let interface = (captured.interface, datagram.interface);
+        let key = (interface, is_tcp, ends);
         if connections.len() == MOST_CONNECTIONS && !connections.contains_key(&key) {
             unfollowed += 1;
             return;
@@ -213,12 +309,19 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
         .flat_map(|(key, connection)| connection.finish(&key, &ended.interfaces))
         .collect();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    let mut unread: Vec<_> = (unread.into_iter())
+        .map(|(reason, count)| (reason.to_string(), count))
+        .collect();
+    unread.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     Ok(Report {
         packets,
-        other_packets: other,
+        other_packets: unread.iter().map(|(_, count)| count).sum(),
+        unread,
         unfollowed_packets: unfollowed,
+        copied_packets: copied,
         is_cut: ended.is_cut,
         is_too_long: entries > MOST_ENTRIES,
+        step_back,
         flows,
     })
 }
@@ -299,8 +402,13 @@ impl Connection {
 
     fn finish(self, key: &Key, interfaces: &[Interface]) -> Vec<FlowReport> {
         let (interface, is_tcp, ends) = key;
+        let (interface, index) = interface;
         let name = interfaces[*interface].name.clone();
-        let name = name.unwrap_or_else(|| interface.to_string());
+        let name = match (name, index) {
+            (Some(name), Some(index)) => format!("{name}, index {index}"),
+            (None, Some(index)) => format!("index {index}"),
+            (name, None) => name.unwrap_or_else(|| interface.to_string()),
+        };
         let ends_of = |from: usize| (name.clone(), ends[from], ends[1 - from]);
         if *is_tcp {
             let with_data = self.tcp.into_iter().enumerate();
@@ -367,6 +475,7 @@ fn report(
         path_share: None,
         window_share: None,
         sender_share: None,
+        window_or_sender_share: None,
         unlimited_s: Vec::new(),
         delivery_from: "arrivals",
         trace_start_s: deliveries
@@ -396,6 +505,19 @@ impl FlowReport {
         }
     }
 
+    /// Sets the losses of UDP, as iperf3's receiver counts: lost and all packets. A sender's bytes
+    /// are those that it sent, so goodput is known only with the losses.
+    pub(crate) fn set_datagrams_lost(&mut self, counts: Option<(i64, i64)>, is_sender: bool) {
+        self.loss_rate = counts
+            .filter(|(_, all)| *all > 0)
+            .map(|(lost, all)| (lost as f64 / all as f64).clamp(0.0, 1.0));
+        if is_sender {
+            self.goodput_mbps = (self.goodput_mbps.zip(self.loss_rate))
+                .map(|(sent_mbps, lost)| sent_mbps * (1.0 - lost));
+            self.delivery_from = "intervals of the sender";
+        }
+    }
+
     pub(crate) fn set_round_trips(
         &mut self,
         from: &'static str,
@@ -422,11 +544,16 @@ impl FlowReport {
             time as f64 / total.max(1) as f64
         };
         let all = [Limit::Path, Limit::Window, Limit::Sender].map(|limit| (limit, share(limit)));
-        self.limited_by = all
-            .iter()
+        let undecided = share(Limit::WindowOrSender);
+        self.limited_by = (all.iter())
             .max_by(|a, b| a.1.total_cmp(&b.1))
+            .filter(|(_, most)| *most >= undecided)
             .map(|most| most.0);
+        self.window_or_sender_share = Some(undecided);
         [self.path_share, self.window_share, self.sender_share] = all.map(|(_, share)| Some(share));
+        if undecided > 0.0 {
+            (self.window_share, self.sender_share) = (None, None);
+        }
         let mut longest: Vec<_> = (stretches.iter())
             .filter(|(.., limit)| *limit != Limit::Path)
             .collect();

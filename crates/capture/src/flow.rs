@@ -10,6 +10,8 @@
 //!   by a rule that needs no model of the sender. *Window*: the most bytes in flight are within three segments of the
 //!   advertised window, as there. *Path*: data was lost, or the least round trip shows a queue, by the threshold of
 //!   HyStart++ (RFC 9406 §4.2) above the flow's least: an eighth of it, between 4 and 16 ms. *Sender*: neither.
+//!   Without the handshake the window's scale is unknown. *Window or sender*: neither, but an
+//!   unscaled window would be full.
 
 use std::collections::BTreeMap;
 
@@ -50,6 +52,9 @@ pub enum Limit {
     Path,
     /// The sender: its application or its congestion window.
     Sender,
+    /// The window or the sender: the window's scale is unknown, and unscaled it would be full.
+    #[serde(rename = "window or sender")]
+    WindowOrSender,
 }
 
 /// Quantiles of times, recorded in µs.
@@ -100,6 +105,8 @@ struct Bin {
     is_lossy: bool,
     /// Whether the advertised window was full.
     is_full: bool,
+    /// Whether it would be full if its field were not scaled, and the scale is unknown.
+    may_be_full: bool,
     /// Whether data was in flight for longer than the least round trip, and nothing passed.
     is_silent: bool,
 }
@@ -140,6 +147,7 @@ pub struct Direction {
     sent: BTreeMap<u64, Sent>,
     /// Missing ranges: end, and when each was noticed.
     holes: BTreeMap<u64, (u64, u64)>,
+    /// The receiver's window in bytes; without its scale, the least that it can be.
     window: Option<u64>,
     bins: Vec<Bin>,
     /// Bytes in `sacked`.
@@ -211,7 +219,10 @@ impl Direction {
         let is_full = self
             .window
             .is_some_and(|window| in_flight + 3 * self.largest_payload.min(SEGMENT) > window);
-        self.bin(at).is_full |= is_full;
+        let is_scale_known = self.window_shift.is_some();
+        let bin = self.bin(at);
+        bin.is_full |= is_full && is_scale_known;
+        bin.may_be_full |= is_full && !is_scale_known;
     }
 
     /// A segment of the other direction acknowledges data.
@@ -221,7 +232,8 @@ impl Direction {
         };
         if !segment.syn {
             let window = u64::from(segment.window);
-            self.window = self.window_shift.map(|shift| window << shift);
+            // Scaling only makes it larger (RFC 7323 §2.3).
+            self.window = Some(window << self.window_shift.unwrap_or(0));
         }
         self.bin(at);
         let number = unwrapped(highest, number);
@@ -361,6 +373,8 @@ impl Direction {
                 Limit::Window
             } else if bin.is_lossy || has_queue || bin.is_silent {
                 Limit::Path
+            } else if bin.may_be_full {
+                Limit::WindowOrSender
             } else {
                 Limit::Sender
             };

@@ -3,13 +3,16 @@
 //! An interval has the bytes of data that one end sent or received. At a sender of TCP it also has retransmissions and the
 //! kernel's smoothed round trip. The limit of the rate is not in there. Within an interval the trace
 //! spreads its bytes evenly: it shows nothing that is faster.
+//!
+//! The streams of one direction are one flow, so a test with `--bidir` has two. The receiver counts
+//! UDP's losses: its intervals have them, and the sender's file has their sum at its end.
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
 
-use crate::analysis::FlowReport;
+use crate::analysis::{FlowReport, Route};
 use crate::flow::Times;
 
 /// The most of a file that is read, bytes.
@@ -38,6 +41,8 @@ struct Test {
     start: Start,
     #[serde(default)]
     intervals: Vec<Interval>,
+    #[serde(default)]
+    end: End,
     error: Option<String>,
 }
 
@@ -51,6 +56,7 @@ struct Start {
 
 #[derive(Deserialize)]
 struct Connected {
+    socket: Option<i64>,
     local_host: String,
     local_port: u16,
     remote_host: String,
@@ -62,15 +68,20 @@ struct TestStart {
     protocol: Option<String>,
 }
 
+/// One interval of a direction.
 #[derive(Deserialize)]
 struct Interval {
     #[serde(default)]
     streams: Vec<Stream>,
     sum: Sum,
+    /// The other direction's sum, of a test with `--bidir`.
+    sum_bidir_reverse: Option<Sum>,
 }
 
 #[derive(Deserialize)]
 struct Stream {
+    socket: Option<i64>,
+    sender: Option<bool>,
     /// Smoothed round trip, µs.
     rtt: Option<u64>,
 }
@@ -84,13 +95,40 @@ struct Sum {
     #[serde(default)]
     omitted: bool,
     sender: Option<bool>,
+    #[serde(flatten)]
+    received: Received,
 }
 
-/// Reads the output of `iperf3 -J`. `name` is what messages call it.
+/// The datagrams of UDP that a receiver counts.
+#[derive(Clone, Copy, Deserialize)]
+struct Received {
+    lost_packets: Option<i64>,
+    /// All of them, lost ones included.
+    packets: Option<i64>,
+}
+
+/// Sums of the whole test, as the receiver counts.
+#[derive(Default, Deserialize)]
+struct End {
+    sum: Option<Received>,
+    sum_bidir_reverse: Option<Received>,
+}
+
+/// The sum of a direction's streams in an interval.
+#[derive(Clone, Copy)]
+enum SumKind {
+    /// `sum`: the only direction, or with `--bidir` the first.
+    Main,
+    /// `sum_bidir_reverse`: the other direction.
+    Reverse,
+}
+
+/// Reads the output of `iperf3 -J`: a flow for each direction of the test. `name` is what messages
+/// call it.
 ///
 /// # Errors
 /// If it is none, if the test failed, or if its intervals contradict each other.
-pub fn analyze(name: &str, bytes: impl Read) -> Result<FlowReport, Error> {
+pub fn analyze(name: &str, bytes: impl Read) -> Result<Vec<FlowReport>, Error> {
     let fail = |problem: String| Error {
         name: name.to_owned(),
         problem,
@@ -111,76 +149,128 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<FlowReport, Error> {
             .collect();
         return Err(fail(format!("iperf3 failed: {error}")));
     }
-    let mut intervals = test
-        .intervals
-        .iter()
-        .filter(|one| !one.sum.omitted)
-        .peekable();
-    let Some(first) = intervals.peek().map(|first| first.sum.start) else {
+    let mut flows = Vec::new();
+    for kind in [SumKind::Main, SumKind::Reverse] {
+        flows.extend(test.flow(kind).map_err(fail)?);
+    }
+    if flows.is_empty() {
         return Err(fail(
             "has no intervals, as `iperf3 -J` writes them without -i 0; a link log of Mahimahi has lines such as `74 + 1482`, \
              and this looks like JSON"
                 .to_owned(),
         ));
-    };
-    let (mut rtt, mut least) = (Times::default(), None);
-    let (mut end, mut sum, mut retransmits) = (first, 0.0, None);
-    let mut deliveries = Vec::new();
-    for (index, interval) in intervals.enumerate() {
-        let Sum {
-            start,
-            end: to,
-            bytes,
-            ..
-        } = interval.sum;
-        // Clocks of ends differ by microseconds between intervals.
-        let is_next = start >= end - 0.01 && to > start && to - first <= LONGEST_S;
-        let largest = (FASTEST * (to - start)).min(MOST_BYTES - sum);
-        if !is_next || !(0.0..=largest).contains(&bytes) {
-            let problem =
-                format!("interval {index}: {bytes} bytes from {start} to {to} s cannot be");
-            return Err(fail(problem));
-        }
-        end = to;
-        sum += bytes;
-        if let Some(count) = interval.sum.retransmits {
-            retransmits = Some(retransmits.unwrap_or(0u64).saturating_add(count));
-        }
-        for micros in interval.streams.iter().filter_map(|stream| stream.rtt) {
-            let nanos = micros.saturating_mul(1000);
-            rtt.record(nanos);
-            least = Some(least.map_or(nanos, |least: u64| least.min(nanos)));
-        }
-        spread(&mut deliveries, (start - first, to - first), bytes);
     }
-    let address = |host: &str, port| {
-        let host = host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        SocketAddr::new(host, port)
-    };
-    let none = (address("", 0), address("", 0));
-    let ends = test.start.connected.first().map_or(none, |connected| {
-        let local = address(&connected.local_host, connected.local_port);
-        (
-            local,
-            address(&connected.remote_host, connected.remote_port),
-        )
-    });
-    let is_sender = test
-        .intervals
-        .first()
-        .is_none_or(|one| one.sum.sender != Some(false));
-    let (source, destination) = if is_sender { ends } else { (ends.1, ends.0) };
-    let is_udp = test.start.test_start.protocol.as_deref() == Some("UDP");
-    let duration_s = end - first;
-    let mut flow = FlowReport::of_intervals(
-        if is_udp { "udp" } else { "tcp" },
-        ("iperf3".to_owned(), source, destination),
-        (duration_s, sum),
-        deliveries,
-    );
-    flow.retransmitted = retransmits;
-    flow.set_round_trips("iperf3, smoothed", &rtt, least);
-    Ok(flow)
+    flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
+    Ok(flows)
+}
+
+impl Interval {
+    fn sum(&self, kind: SumKind) -> Option<&Sum> {
+        match kind {
+            SumKind::Main => Some(&self.sum),
+            SumKind::Reverse => self.sum_bidir_reverse.as_ref(),
+        }
+    }
+}
+
+impl Received {
+    /// Lost and all packets, where both are known. Late packets may make an interval's losses negative.
+    fn counts(self) -> Option<(i64, i64)> {
+        self.lost_packets.zip(self.packets)
+    }
+}
+
+impl Test {
+    /// The report of one direction; `None` if the test lacks it.
+    fn flow(&self, kind: SumKind) -> Result<Option<FlowReport>, String> {
+        let sums = |interval| Interval::sum(interval, kind).map(|sum| (interval, sum));
+        let mut intervals = (self.intervals.iter().filter_map(sums))
+            .filter(|(_, sum)| !sum.omitted)
+            .peekable();
+        let Some((first, is_sender)) =
+            (intervals.peek()).map(|(_, sum)| (sum.start, sum.sender != Some(false)))
+        else {
+            return Ok(None);
+        };
+        let is_bidirectional = self.intervals[0].sum_bidir_reverse.is_some();
+        let is_udp = self.start.test_start.protocol.as_deref() == Some("UDP");
+        // Of a test in one direction, all streams are; older files do not say which end sends.
+        let is_of_direction = |stream: &&Stream| {
+            !is_bidirectional || stream.sender.is_none_or(|sender| sender == is_sender)
+        };
+        let (mut rtt, mut least) = (Times::default(), None);
+        let (mut end, mut bytes_sum, mut retransmits) = (first, 0.0, None);
+        let mut received: Option<(i64, i64)> = None;
+        let mut socket = None;
+        let mut deliveries = Vec::new();
+        for (index, (interval, sum)) in intervals.enumerate() {
+            let (start, to, bytes) = (sum.start, sum.end, sum.bytes);
+            // Clocks of ends differ by microseconds between intervals.
+            let is_next = start >= end - 0.01 && to > start && to - first <= LONGEST_S;
+            let largest = (FASTEST * (to - start)).min(MOST_BYTES - bytes_sum);
+            if !is_next || !(0.0..=largest).contains(&bytes) {
+                return Err(format!(
+                    "interval {index}: {bytes} bytes from {start} to {to} s cannot be"
+                ));
+            }
+            end = to;
+            bytes_sum += bytes;
+            if let Some(count) = sum.retransmits {
+                retransmits = Some(retransmits.unwrap_or(0u64).saturating_add(count));
+            }
+            if let Some((lost, all)) = sum.received.counts() {
+                let (lost_before, before) = received.unwrap_or_default();
+                received = Some((lost_before.saturating_add(lost), before.saturating_add(all)));
+            }
+            for stream in interval.streams.iter().filter(is_of_direction) {
+                socket = socket.or(stream.socket);
+                if let Some(micros) = stream.rtt {
+                    let nanos = micros.saturating_mul(1000);
+                    rtt.record(nanos);
+                    least = Some(least.map_or(nanos, |least: u64| least.min(nanos)));
+                }
+            }
+            spread(&mut deliveries, (start - first, to - first), bytes);
+        }
+        let mut flow = FlowReport::of_intervals(
+            if is_udp { "udp" } else { "tcp" },
+            self.route(socket, is_sender),
+            (end - first, bytes_sum),
+            deliveries,
+        );
+        flow.retransmitted = retransmits;
+        flow.set_round_trips("iperf3, smoothed", &rtt, least);
+        if is_udp {
+            let at_end = match kind {
+                SumKind::Main => self.end.sum,
+                SumKind::Reverse => self.end.sum_bidir_reverse,
+            };
+            let received = received.or(at_end.and_then(Received::counts));
+            flow.set_datagrams_lost(received, is_sender);
+        }
+        Ok(Some(flow))
+    }
+
+    /// Where a direction's data goes, by the first of its streams.
+    fn route(&self, socket: Option<i64>, is_sender: bool) -> Route {
+        let address = |host: &str, port| {
+            let host = host.parse().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            SocketAddr::new(host, port)
+        };
+        let connected = &self.start.connected;
+        let of_stream = connected.iter().find(|one| one.socket == socket);
+        let none = (address("", 0), address("", 0));
+        let (local, remote) = of_stream.or(connected.first()).map_or(none, |one| {
+            let local = address(&one.local_host, one.local_port);
+            (local, address(&one.remote_host, one.remote_port))
+        });
+        let (source, destination) = if is_sender {
+            (local, remote)
+        } else {
+            (remote, local)
+        };
+        ("iperf3".to_owned(), source, destination)
+    }
 }
 
 /// Spreads `bytes` evenly over an interval, in s.

@@ -55,6 +55,11 @@ pub enum Problem {
     /// There are too many interfaces.
     #[error("more than {MOST_INTERFACES} interfaces")]
     Interfaces,
+    /// A packet has no time.
+    #[error(
+        "packet {0} has no time (a Simple Packet Block of pcapng), so rates and round trips are unknown"
+    )]
+    NoTime(u64),
     /// A time is out of range.
     #[error("an interface whose time resolution is finer than 2⁻⁶³ or 10⁻¹⁹ s")]
     Resolution,
@@ -78,7 +83,7 @@ pub struct Interface {
 pub struct Captured<'a> {
     /// Index of its interface in the list, which counts through all sections.
     pub interface: usize,
-    /// Nanoseconds since 1970; 0 where the block has no time.
+    /// Nanoseconds since 1970.
     pub at: u64,
     /// Its whole length in bytes, link header included.
     pub length: u32,
@@ -143,6 +148,7 @@ pub fn for_each(
     let mut ended = Ended::default();
     // Of the section that is being read, the first interface's place in the list.
     let mut section = 0;
+    let mut packets = 0;
     let (mut capacity, mut nanoseconds) = (BUFFER, false);
     loop {
         let at = reader.consumed();
@@ -173,6 +179,7 @@ pub fn for_each(
                             length: record.origlen,
                             data: record.data,
                         };
+                        packets += 1;
                         visit(interfaces, captured);
                     }
                     PcapBlockOwned::NG(Block::SectionHeader(_)) => section = interfaces.len(),
@@ -201,19 +208,11 @@ pub fn for_each(
                             length: packet.origlen,
                             data: packet.packet_data(),
                         };
+                        packets += 1;
                         visit(interfaces, captured);
                     }
-                    PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
-                        if interfaces.len() == section {
-                            return Err(fail(at, Problem::NoInterface(0)));
-                        }
-                        let captured = Captured {
-                            interface: section,
-                            at: 0,
-                            length: packet.origlen,
-                            data: packet.packet_data(),
-                        };
-                        visit(interfaces, captured);
+                    PcapBlockOwned::NG(Block::SimplePacket(_)) => {
+                        return Err(fail(at, Problem::NoTime(packets + 1)));
                     }
                     PcapBlockOwned::NG(_) => {} // names, statistics, secrets …
                 }

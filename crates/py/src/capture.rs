@@ -29,7 +29,7 @@ pub(crate) fn log_kind(py: Python<'_>, path: PathBuf) -> PyResult<&'static str> 
 }
 
 /// The report of a capture, or of the JSON of `iperf3 -J`. `trace` is the number of a flow, from 1, and a file: the trace of
-/// its delivery rate is written there.
+/// its delivery rate is written there. A capture without flows has none.
 #[pyfunction]
 #[pyo3(signature = (path, trace=None))]
 pub(crate) fn analyze_capture<'py>(
@@ -42,19 +42,21 @@ pub(crate) fn analyze_capture<'py>(
         let bytes = opened(&path).map_err(|cause| unreadable(&path, cause))?;
         let name = path.display().to_string();
         if is_json {
-            let flow = iperf3::analyze(&name, bytes).map_err(error::value)?;
-            return Ok(Report::of_flow(flow));
+            let flows = iperf3::analyze(&name, bytes).map_err(error::value)?;
+            return Ok(Report::of_flows(flows));
         }
         analyze(&name, bytes).map_err(error::value)
     })?;
-    let written = trace.map(|(number, out)| {
-        let flow = number.checked_sub(1).and_then(|at| report.flows.get(at));
-        let flow = flow.ok_or_else(|| {
-            let count = report.flows.len();
-            error::value(format_args!("flow {number} of {count}: there is none"))
-        })?;
-        py.detach(|| write_trace(flow, &out))
-    });
+    let written = trace
+        .filter(|_| !report.flows.is_empty())
+        .map(|(number, out)| {
+            let flow = number.checked_sub(1).and_then(|at| report.flows.get(at));
+            let flow = flow.ok_or_else(|| {
+                let count = report.flows.len();
+                error::value(format_args!("flow {number} of {count}: there is none"))
+            })?;
+            py.detach(|| write_trace(flow, &out))
+        });
     let mut table = json!(report);
     table["trace"] = json!(written.transpose()?);
     convert::json(py, &table)

@@ -18,6 +18,18 @@ from verus.report.printable import line
 #: How many flows the table shows; --json has them all.
 _MOST_FLOWS = 12
 
+#: How many reasons not to read packets are named.
+_MOST_REASONS = 4
+
+_INTERVALS = "intervals do not say whether the path limited the flow, and show nothing faster than themselves"
+
+#: Why a trace need not be a channel, by the source of its delivery rate.
+_NOT_A_CHANNEL = {
+    "arrivals": "arrivals show the link's rate only behind it, and only where the flow always had data to send",
+    "intervals": _INTERVALS,
+    "intervals of the sender": f"the sender's intervals show what it sent, not what arrived; {_INTERVALS}",
+}
+
 
 def analyze(
     log: str,
@@ -28,7 +40,7 @@ def analyze(
     force: Flag = False,
     json_: Json = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
-) -> None:
+) -> int:
     """Every metric of a Mahimahi link log, defined as for simulated runs; or the flows of a capture.
 
     A capture is pcapng or pcap of any program, of TCP, QUIC or other UDP; `iperf3 -J` is read likewise. For each flow:
@@ -51,8 +63,7 @@ def analyze(
     if trace_out is None and (flow is not None or force):
         raise FieldError("force" if force else "flow", "is for --trace-out FILE")
     if _verus.log_kind(log) != "link log":
-        _capture(log, 1 if flow is None else flow, trace_out, force=force, json_=json_, talk=talk)
-        return
+        return _capture(log, 1 if flow is None else flow, trace_out, force=force, json_=json_, talk=talk)
     if trace_out is not None:
         raise FieldError("trace_out", f"is for captures, and `{log}` is none")
     analysis = _verus.analyze_log(log)
@@ -62,7 +73,7 @@ def analyze(
     metrics = {key: value for key, value in metrics.items() if key not in ("series", "capacity")}
     if json_:
         tell_rows([{"schema": 1, "version": _verus.version(), "log": log, **metrics}])
-        return
+        return 0
     table = narrow_table("metric")
     table.add_column("value", justify="right")
     for key, value in metrics.items():
@@ -72,10 +83,11 @@ def analyze(
     console.print(line(log), style="bold", highlight=False)
     console.print(table)
     console.print(DELAY_NOTE, style="dim")
+    return 0
 
 
-def _capture(log: str, flow: int, trace_out: Path | None, *, force: bool, json_: bool, talk: Talk) -> None:
-    """Prints the flows of a capture; writes the trace of one."""
+def _capture(log: str, flow: int, trace_out: Path | None, *, force: bool, json_: bool, talk: Talk) -> int:
+    """Prints the flows of a capture; writes the trace of one. Returns the exit code: 1 if it has no flow."""
     if trace_out is not None:
         at_least("flow", flow, 1, 2**31)
         refuse_existing(trace_out, force=force, field="trace_out")
@@ -83,6 +95,8 @@ def _capture(log: str, flow: int, trace_out: Path | None, *, force: bool, json_:
     for warning in _warnings(report):
         talk.say(f"Warning: `{log}`: {warning}")
     flows = report["flows"]
+    if not flows:
+        return 1
     if json_:
         identity = {"schema": 1, "version": _verus.version(), "log": log}
         tell_rows([{**identity, "flow": number, **each} for number, each in enumerate(flows, 1)])
@@ -91,19 +105,41 @@ def _capture(log: str, flow: int, trace_out: Path | None, *, force: bool, json_:
     if trace_out is not None:
         for sentence in _channel(report["trace"], flows[flow - 1], trace_out):
             talk.say(sentence)
+    return 0
 
 
 def _warnings(report: dict[str, Any]) -> list[str]:
     warnings = []
     if report["is_cut"]:
         warnings.append("its last packet is cut off, and left out")
+    if report["copied_packets"]:
+        copied, packets = report["copied_packets"], report["packets"]
+        warnings.append(
+            f"{copied} of {packets} packets are copies of others, as of several interfaces or a mirror port, and left"
+            " out; round trips include the time between the two"
+        )
+    if report["step_back"] is not None:
+        step = report["step_back"]
+        warnings.append(
+            f"packet {step['packet']} is {step['step_s']:.3f} s earlier than one before it: the clock was set back,"
+            " or packets are out of order (reordercap sorts them); rates, round trips and limits may be wrong"
+        )
     if report["is_too_long"]:
         warnings.append("too long: its rest is left out (editcap -c cuts captures into pieces)")
     if report["unfollowed_packets"]:
         warnings.append(f"too many connections: {report['unfollowed_packets']} packets are left out")
-    if report["other_packets"]:
+    if report["unread"]:
+        reasons = [f"{number} {reason}" for reason, number in report["unread"][:_MOST_REASONS]]
+        more = ", …" if len(report["unread"]) > _MOST_REASONS else ""
         number = report["other_packets"]
-        warnings.append(f"{number} packets are not TCP or UDP over IP, or not captured with all headers")
+        warnings.append(f"{number} packets are not read as TCP or UDP over IP: {', '.join(reasons)}{more}")
+    undecided = [str(number) for number, flow in enumerate(report["flows"], 1) if flow["window_or_sender_share"]]
+    if undecided:
+        more = ", …" if len(undecided) > _MOST_FLOWS else ""
+        warnings.append(
+            f"flow {', '.join(undecided[:_MOST_FLOWS])}{more}: the window or the sender limited it for some time, which"
+            " of them is unknown: the window's scale is in the handshake, which the capture lacks"
+        )
     if not report["flows"]:
         warnings.append("no flow with data")
     return warnings
@@ -147,9 +183,7 @@ def _channel(trace: dict[str, Any], flow: dict[str, Any], path: Path) -> list[st
         f" from {flow['trace_start_s']:.3f} s on, by {flow['delivery_from']}"
     ]
     if flow["path_share"] is None:
-        by_arrivals = "arrivals show the link's rate only behind it, and only where the flow always had data to send"
-        by_intervals = "intervals do not say whether the path limited the flow, and show nothing faster than themselves"
-        sentences.append(f"Warning: {by_arrivals if flow['delivery_from'] == 'arrivals' else by_intervals}")
+        sentences.append(f"Warning: {_NOT_A_CHANNEL[flow['delivery_from']]}")
         return sentences
     sentences.append(
         f"The path limited the flow for {_share(flow['path_share'], 0)} of the time: there it is the channel"

@@ -114,6 +114,26 @@ fn a_full_window_limits_before_the_path_does() {
 }
 
 #[test]
+fn without_the_windows_scale_a_flow_that_would_fill_it_unscaled_may_be_limited_by_it() {
+    let limits = |window_shift: Option<u8>, segments: u32| {
+        let direction = &mut Direction::default();
+        direction.window_shift = window_shift;
+        direction.on_data(0, 1040, &data(0, None));
+        direction.on_ack(40 * MS, &ack(1000, &[], None));
+        for index in 1..=segments {
+            direction.on_data(110 * MS, 1040, &data(index * 1000, None));
+        }
+        direction.on_ack(150 * MS, &ack((segments + 1) * 1000, &[], None));
+        direction.limits().last().map(|(.., limit)| *limit)
+    };
+    // The window field says 10,000 bytes.
+    assert_eq!(limits(None, 8), Some(Limit::WindowOrSender));
+    assert_eq!(limits(None, 4), Some(Limit::Sender));
+    assert_eq!(limits(Some(0), 8), Some(Limit::Window));
+    assert_eq!(limits(Some(7), 8), Some(Limit::Sender));
+}
+
+#[test]
 fn a_spinning_bit_shows_round_trips_of_quic_and_the_handshake_one() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/capture/quic.pcap");
     let bytes = fs::read(path).expect("it is in the repository");

@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
+use serde_json::json;
 use verus_capture::analysis::{FlowReport, Report, analyze};
+use verus_capture::dissect::dissect;
 use verus_capture::flow::Limit;
 use verus_capture::iperf3;
 use verus_capture::simulated::Capture;
@@ -300,7 +302,7 @@ fn intervals_of_iperf3_make_the_same_report_and_a_trace() {
         r#"{{"start":{{}},"intervals":[{}],"end":{{}}}}"#,
         intervals.join(",")
     );
-    let flow = iperf3::analyze("f", text.as_bytes()).expect("it is one");
+    let flow = &iperf3::analyze("f", text.as_bytes()).expect("it is one")[0];
     assert_eq!(flow.goodput_mbps, Some(4_512_000.0 * 8.0 / 2.0 / 1e6));
     assert_eq!((flow.retransmitted, flow.rtt_min_ms), (Some(4), Some(40.0)));
     let trace = flow.trace("t").expect("enough");
@@ -309,6 +311,114 @@ fn intervals_of_iperf3_make_the_same_report_and_a_trace() {
     let wrong = iperf3::analyze("f", &br#"{"error":"unable to connect"}"#[..]);
     let wrong = wrong.map(drop).expect_err("it failed").to_string();
     assert_eq!(wrong, "`f`: iperf3 failed: unable to connect");
+}
+
+#[test]
+fn packets_that_are_not_read_are_counted_by_their_reason() {
+    // Ethernet, IPv4 of a protocol and length, and nothing behind its header.
+    let ethernet = |ether_type: u16, protocol: u8| {
+        let mut frame = [0; 14 + 20].to_vec();
+        frame[12..14].copy_from_slice(&ether_type.to_be_bytes());
+        frame[14..18].copy_from_slice(&[0x45, 0, 0, 20]);
+        frame[14 + 9] = protocol;
+        frame
+    };
+    let reason = |link: i32, frame: &[u8]| {
+        let read = dissect(link, frame.len() as u32, frame);
+        read.map(drop).expect_err("it is not read").to_string()
+    };
+    let gre = ethernet(0x0800, 47);
+    for (link, frame, expected) in [
+        (
+            127,
+            &gre,
+            "of link type 127 (IEEE 802.11 with radiotap headers)",
+        ),
+        (9, &gre, "of link type 9 (PPP)"),
+        (9999, &gre, "of link type 9999"),
+        (1, &gre, "of IP protocol 47 (GRE)"),
+        (1, &ethernet(0x8864, 6), "of Ethernet type 0x8864 (PPPoE)"),
+        (
+            1,
+            &ethernet(0x0800, 6),
+            "not captured with all headers, or damaged",
+        ),
+    ] {
+        assert_eq!(reason(link, frame), expected);
+    }
+}
+
+/// The output of iperf3 3.12 with `--bidir`, of three intervals: 10 Mbit/s there and 5 Mbit/s back.
+fn bidirectional(protocol: &str) -> serde_json::Value {
+    let sum = |second: i32, sender: bool| {
+        let bytes = if sender { 1_250_000 } else { 625_000 };
+        let counts = match protocol {
+            "UDP" if sender => json!({"packets": 1000}),
+            "UDP" => json!({"packets": 500, "lost_packets": 40, "lost_percent": 8}),
+            _ => json!({}),
+        };
+        let rtt = if sender { 40_000 } else { 90_000 };
+        let mut sum = json!({
+            "socket": if sender { 5 } else { 7 }, "sender": sender, "omitted": false, "rtt": rtt,
+            "start": second, "end": second + 1, "bytes": bytes,
+        });
+        let fields = sum.as_object_mut().expect("it is one");
+        fields.extend(counts.as_object().expect("it is one").clone());
+        sum
+    };
+    let intervals: Vec<_> = (0..3)
+        .map(|second| {
+            let (forward, reverse) = (sum(second, true), sum(second, false));
+            json!({"streams": [forward, reverse], "sum": forward, "sum_bidir_reverse": reverse})
+        })
+        .collect();
+    let connected = |socket: i32, port: u16| {
+        json!({"socket": socket, "local_host": "10.0.0.1", "local_port": port,
+            "remote_host": "10.0.0.2", "remote_port": 5201})
+    };
+    json!({
+        "start": {"connected": [connected(5, 40_000), connected(7, 40_001)],
+            "test_start": {"protocol": protocol}},
+        "intervals": intervals,
+        "end": {"sum": {"packets": 3000, "lost_packets": 300},
+            "sum_bidir_reverse": {"packets": 1500, "lost_packets": 120}},
+    })
+}
+
+#[test]
+fn each_direction_of_a_bidirectional_test_is_a_flow_with_its_own_round_trips() {
+    let text = bidirectional("TCP").to_string();
+    let flows = iperf3::analyze("f", text.as_bytes()).expect("it is one");
+    let numbers = flows.iter().map(|flow| {
+        let ends = (flow.source.to_string(), flow.destination.to_string());
+        (ends, flow.goodput_mbps, flow.rtt_samples, flow.rtt_min_ms)
+    });
+    let ends = |source: &str, destination: &str| (source.to_owned(), destination.to_owned());
+    let forward = ends("10.0.0.1:40000", "10.0.0.2:5201");
+    let reverse = ends("10.0.0.2:5201", "10.0.0.1:40001");
+    let expected = [
+        (forward, Some(10.0), 3, Some(40.0)),
+        (reverse, Some(5.0), 3, Some(90.0)),
+    ];
+    assert_eq!(numbers.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn losses_of_udp_are_the_receivers_and_its_goodput_lacks_them() {
+    let mut test = bidirectional("UDP");
+    let flows = |test: &serde_json::Value| {
+        let flows = iperf3::analyze("f", test.to_string().as_bytes()).expect("it is one");
+        let numbers = flows.into_iter();
+        numbers
+            .map(|flow| (flow.goodput_mbps, flow.loss_rate, flow.delivery_from))
+            .collect::<Vec<_>>()
+    };
+    let received = (Some(5.0), Some(0.08), "intervals");
+    let by_sender = "intervals of the sender";
+    assert_eq!(flows(&test), [(Some(9.0), Some(0.1), by_sender), received]);
+    // Without its end, a sender's file does not say what arrived.
+    test["end"] = json!({});
+    assert_eq!(flows(&test), [(None, None, by_sender), received]);
 }
 
 proptest! {
@@ -330,6 +440,6 @@ proptest! {
             bytes.splice(0..0, 0xa1b2_c3d4_u32.to_le_bytes());
         }
         let _ = analyze("bytes", &bytes[..]);
-        let _ = iperf3::analyze("bytes", &bytes[..]).map(|flow| flow.trace("trace"));
+        let _ = iperf3::analyze("bytes", &bytes[..]).map(|flows| flows[0].trace("trace"));
     }
 }
