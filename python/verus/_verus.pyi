@@ -42,6 +42,7 @@ __all__ = [
     "list_channels",
     "list_jitter",
     "list_loss",
+    "list_medium",
     "list_queues",
     "list_reorder",
     "list_schemes",
@@ -442,6 +443,9 @@ def list_reorder() -> list[dict[str, Any]]:
     """As `list_queues`."""
 
 def list_loss() -> list[dict[str, Any]]:
+    """As `list_queues`."""
+
+def list_medium() -> list[dict[str, Any]]:
     """As `list_queues`."""
 
 def netem(options: str) -> list[tuple[str, Any]]:

@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyDict};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use verus_channel::catalogue::{self as names, Found};
+use verus_channel::medium;
 use verus_channel::named::Named;
 use verus_channel::netem::{Netem, Setting};
 use verus_channel::path::{jitter, loss_model, reorder};
@@ -179,7 +180,7 @@ pub(crate) fn expand(text: &str) -> PyResult<Vec<String>> {
 }
 
 /// How the beginning of a text may go on; `what` it names: `scheme`, `mix`, `queue`, `jitter`, `reorder`, `loss`,
-/// `traffic` or `channel`.
+/// `medium`, `traffic` or `channel`.
 #[pyfunction]
 pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
     let keyed = |kinds: Vec<Shown>| kinds.into_iter().map(|of| (of.name, of.keys)).collect();
@@ -192,6 +193,7 @@ pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
         "jitter" => keyed(jitter::catalogue()),
         "reorder" => keyed(reorder::catalogue()),
         "loss" => keyed(loss_model::catalogue()),
+        "medium" => keyed(medium::catalogue()),
         "traffic" => keyed(traffic::catalogue()),
         "channel" => return Ok(names::complete(text)),
         "mix" => {
@@ -230,6 +232,12 @@ pub(crate) fn list_reorder(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 #[pyfunction]
 pub(crate) fn list_loss(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     table(py, &loss_model::catalogue())
+}
+
+/// Every kind of medium with its keys.
+#[pyfunction]
+pub(crate) fn list_medium(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    table(py, &medium::catalogue())
 }
 
 /// The fields of a scenario, with their values, that say the same as these options of Linux's netem.

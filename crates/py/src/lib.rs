@@ -74,6 +74,7 @@ pub fn fill(
         channel::with_settings,
         channel::list_jitter,
         channel::list_loss,
+        channel::list_medium,
         channel::list_queues,
         channel::list_reorder,
         channel::list_schemes,
