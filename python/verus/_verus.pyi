@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypedDict, final, overload, type_check_only
 
-from numpy import float64, int32, int64
+from numpy import bool_, float64, int32, int64
 from numpy.typing import NDArray
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "expand",
     "is_given_pipe",
     "jain",
+    "link_log_fates",
     "list_channels",
     "list_jitter",
     "list_loss",
@@ -495,6 +496,11 @@ def analyze_capture(path: str | PathLike[str], trace: tuple[int, str | PathLike[
 
 def analyze_log(path: str | PathLike[str]) -> dict[str, Any]:
     """Metrics, `series` and `capacity` of a Mahimahi link log, plain or compressed (gzip, xz)."""
+
+def link_log_fates(
+    path: str | PathLike[str],
+) -> tuple[NDArray[int64], NDArray[int64], NDArray[bool_]] | None:
+    """Times (ms) and bytes of a Mahimahi link log's opportunities, and each packet's drop; None if it is none."""
 
 def jain(shares: Sequence[float] | NDArray[float64]) -> float | None:
     """Jain's index of the flows' shares (SIGCOMM 2015, Eq. 7): 1 if all are equal; None if all are 0."""

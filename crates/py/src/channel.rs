@@ -1,6 +1,6 @@
 //! Texts that users type, lists of the choices, and files of traces and logs.
 
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use numpy::{PyArray1, PyArrayLike1, PyArrayMethods, TypeMustMatch};
@@ -623,6 +623,50 @@ pub(crate) fn analyze_log(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, P
     result.set_item("has_unfinished_line", has_unfinished_line)?;
     Ok(result)
 }
+
+/// The opportunities of a Mahimahi link log, as times in ms and bytes, and whether each packet was dropped; `None` where
+/// the file is no such log. Its last line is left out if it has no end.
+#[pyfunction]
+pub(crate) fn link_log_fates<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+) -> PyResult<Option<LinkFates<'py>>> {
+    let name = path.display().to_string();
+    let fates = py
+        .detach(|| {
+            let unreadable = |source| mahimahi::Error::Read {
+                name: name.clone(),
+                line: 0,
+                source,
+            };
+            let file = files::open(&path).map_err(unreadable)?;
+            let mut log = BufReader::new(decompressed(file).map_err(unreadable)?);
+            let begin = log.fill_buf().map_err(unreadable)?;
+            let first_line = begin.split(|byte| *byte == b'\n').next();
+            if !first_line.is_some_and(mahimahi::is_log) {
+                return Ok(None);
+            }
+            mahimahi::fates(&name, mahimahi::WholeLines::new(log)).map(Some)
+        })
+        .map_err(|error: mahimahi::Error| error::log(&error))?;
+    Ok(fates.map(|fates| {
+        let (times, bytes): (Vec<_>, Vec<_>) = (fates.opportunities.into_iter())
+            .map(|(at, bytes)| (at as i64, bytes as i64))
+            .unzip();
+        (
+            PyArray1::from_vec(py, times),
+            PyArray1::from_vec(py, bytes),
+            PyArray1::from_vec(py, fates.lost),
+        )
+    }))
+}
+
+/// Times and bytes of opportunities, and drops.
+type LinkFates<'py> = (
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<bool>>,
+);
 
 /// The times of a trace as NumPy's own kind of integer.
 fn times(trace: &Trace) -> Result<Vec<i64>, Error> {

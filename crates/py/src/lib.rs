@@ -67,6 +67,7 @@ pub fn fill(
         channel::check_traffic,
         channel::complete,
         channel::expand,
+        channel::link_log_fates,
         channel::list_channels,
         channel::named_files,
         channel::runs_in,
