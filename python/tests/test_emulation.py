@@ -275,6 +275,10 @@ def test_an_interrupted_comparison_leaves_nothing(tmp_path: Path) -> None:
         (("--emulate", "--scheme", "linux:cc="), "--scheme: `linux:cc=` names no congestion control"),
         (("--emulate", "--scheme", "linux:cc=none"), "scheme `linux:cc=none`: this kernel has "),
         (("--emulate", "--scheme", "cubic", "--max-events", "9"), "in real time, there are no events to be counted"),
+        (
+            ("--emulate", "--scheme", "cubic", "--ack", "same", "--medium", "wifi"),
+            "in real time, the two directions share no medium",
+        ),
         (("--emulate", "--scheme", "cubic", "--handshake"), "in real time, each transport has a handshake"),
         (("--emulate", "--scheme", "cubic", "--quick-acks", "9"), "in real time, each transport has a handshake"),
         (("--emulate", "--scheme", "cubic", "--records"), "in real time, there is no record of each packet"),

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypedDict, final, overload, type_check_only
 
-from numpy import float64, int32, int64
+from numpy import bool_, float64, int32, int64
 from numpy.typing import NDArray
 
 __all__ = [
@@ -39,9 +39,11 @@ __all__ = [
     "expand",
     "is_given_pipe",
     "jain",
+    "link_log_fates",
     "list_channels",
     "list_jitter",
     "list_loss",
+    "list_medium",
     "list_queues",
     "list_reorder",
     "list_schemes",
@@ -444,6 +446,9 @@ def list_reorder() -> list[dict[str, Any]]:
 def list_loss() -> list[dict[str, Any]]:
     """As `list_queues`."""
 
+def list_medium() -> list[dict[str, Any]]:
+    """As `list_queues`."""
+
 def netem(options: str) -> list[tuple[str, Any]]:
     """The fields of a scenario that say the same as options of Linux's netem, such as `delay 20ms loss 1%`.
 
@@ -491,6 +496,11 @@ def analyze_capture(path: str | PathLike[str], trace: tuple[int, str | PathLike[
 
 def analyze_log(path: str | PathLike[str]) -> dict[str, Any]:
     """Metrics, `series` and `capacity` of a Mahimahi link log, plain or compressed (gzip, xz)."""
+
+def link_log_fates(
+    path: str | PathLike[str],
+) -> tuple[NDArray[int64], NDArray[int64], NDArray[bool_]] | None:
+    """Times (ms) and bytes of a Mahimahi link log's opportunities, and each packet's drop; None if it is none."""
 
 def jain(shares: Sequence[float] | NDArray[float64]) -> float | None:
     """Jain's index of the flows' shares (SIGCOMM 2015, Eq. 7): 1 if all are equal; None if all are 0."""

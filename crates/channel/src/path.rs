@@ -25,6 +25,7 @@ pub mod loss_model;
 pub mod policer;
 pub mod reorder;
 pub mod replay;
+pub mod station;
 
 use verus_core::{Bytes, Time};
 
@@ -35,7 +36,9 @@ use loss::Loss;
 use loss_model::LossModel;
 use policer::Policer;
 use replay::Replay;
+use station::Station;
 
+use crate::medium::Limits;
 pub use crate::packet::Packet;
 
 /// An element that packets cross before propagation.
@@ -59,6 +62,8 @@ pub enum Element<P> {
     Link(Box<Link<P>>),
     /// A link that carries short trains as a light trace says.
     Replay(Box<Replay<P>>),
+    /// A queue whose packets share a medium with those of the other direction.
+    Station(Box<Station<P>>),
 }
 
 impl<P: Packet> Element<P> {
@@ -67,6 +72,7 @@ impl<P: Packet> Element<P> {
         match self {
             Element::Link(link) => Some(link),
             Element::Replay(replay) => Some(replay.link()),
+            Element::Station(station) => Some(station.link()),
             _ => None,
         }
     }
@@ -76,6 +82,7 @@ impl<P: Packet> Element<P> {
         match self {
             Element::Link(link) => link.next_departure(),
             Element::Replay(replay) => replay.next_departure(),
+            Element::Station(station) => station.next_departure(),
             _ => None,
         }
     }
@@ -114,6 +121,12 @@ impl<P> From<Link<P>> for Element<P> {
 impl<P> From<Replay<P>> for Element<P> {
     fn from(replay: Replay<P>) -> Self {
         Element::Replay(Box::new(replay))
+    }
+}
+
+impl<P> From<Station<P>> for Element<P> {
+    fn from(station: Station<P>) -> Self {
+        Element::Station(Box::new(station))
     }
 }
 
@@ -239,6 +252,46 @@ impl<P: Packet> Path<P> {
         }
     }
 
+    /// Whether its [station](Station) has packets for another transmission; false where there is
+    /// none.
+    pub fn is_backlogged(&self) -> bool {
+        self.elements
+            .iter()
+            .any(|element| matches!(element, Element::Station(station) if station.is_backlogged()))
+    }
+
+    /// Its station begins to transmit at `at`; returns when the aggregate ends
+    /// ([`Station::transmit`]).
+    pub fn transmit(
+        &mut self,
+        at: Time,
+        limits: &Limits,
+        watch: &mut impl Watch<P>,
+    ) -> Option<Time> {
+        self.serve(at, watch);
+        self.station().and_then(|(index, station)| {
+            station.transmit(at, limits, |dropped| {
+                discard(watch, at, dropped.size, dropped.packet, index, Why::Waited);
+            })
+        })
+    }
+
+    /// The aggregate of its station was received at `at`.
+    pub fn receive(&mut self, at: Time) {
+        if let Some((index, station)) = self.station() {
+            station.receive(at);
+            self.find_due(index, Some(at));
+        }
+    }
+
+    fn station(&mut self) -> Option<(usize, &mut Station<P>)> {
+        let mut elements = self.elements.iter_mut().enumerate();
+        elements.find_map(|(index, element)| match element {
+            Element::Station(station) => Some((index, &mut **station)),
+            _ => None,
+        })
+    }
+
     /// Takes the next packet of `pipe` that has arrived by `now`, with the time of its arrival.
     ///
     /// # Panics
@@ -309,11 +362,12 @@ impl<P: Packet> Path<P> {
     /// Packets in its links and in propagation.
     pub fn packets(&self) -> usize {
         let queued: usize = self.links().map(Link::queued_packets).sum();
-        let replayed = self.elements.iter().map(|element| match element {
+        let outside_queues = self.elements.iter().map(|element| match element {
             Element::Replay(replay) => replay.held_packets(),
+            Element::Station(station) => station.held_packets(),
             _ => 0,
         });
-        queued + replayed.sum::<usize>() + self.delay.packets()
+        queued + outside_queues.sum::<usize>() + self.delay.packets()
     }
 
     /// Finds out which link serves a packet next, and when. Of two due at one instant, the one that is crossed first: a
@@ -343,7 +397,7 @@ impl<P: Packet> Path<P> {
     #[inline]
     fn depart(&mut self, at: Time, index: usize, watch: &mut impl Watch<P>) {
         let Element::Link(link) = &mut self.elements[index] else {
-            return self.depart_replay(at, index, watch);
+            return self.depart_held(at, index, watch);
         };
         let departed = link.depart(at, |dropped| {
             discard(watch, at, dropped.size, dropped.packet, index, Why::Waited);
@@ -359,16 +413,18 @@ impl<P: Packet> Path<P> {
         }
     }
 
-    /// As [`depart`](Self::depart), for a link that carries short trains by themselves. Out of line, as few paths have it.
+    /// As [`depart`](Self::depart), for a link that carries short trains by themselves, or shares a
+    /// medium. Out of line, as few paths have either.
     #[cold]
-    fn depart_replay(&mut self, at: Time, index: usize, watch: &mut impl Watch<P>) {
-        let Element::Replay(replay) = &mut self.elements[index] else {
-            return;
+    fn depart_held(&mut self, at: Time, index: usize, watch: &mut impl Watch<P>) {
+        let departed = match &mut self.elements[index] {
+            Element::Replay(replay) => replay.depart(at, |dropped, why| {
+                discard(watch, at, dropped.size, dropped.packet, index, why);
+            }),
+            Element::Station(station) => station.depart(at),
+            _ => None,
         };
-        let departed = replay.depart(at, |dropped, why| {
-            discard(watch, at, dropped.size, dropped.packet, index, why);
-        });
-        let next = replay.next_departure();
+        let next = self.elements[index].next_departure();
         self.find_due(index, next);
         if let Some(departed) = departed {
             let (size, entered, packet) = (departed.size, departed.entered, departed.packet);
@@ -379,13 +435,17 @@ impl<P: Packet> Path<P> {
     /// Gives a packet to such a link.
     #[cold]
     fn hold(&mut self, index: usize, now: Time, size: Bytes, packet: P, watch: &mut impl Watch<P>) {
-        let Element::Replay(replay) = &mut self.elements[index] else {
-            return;
+        let taken = match &mut self.elements[index] {
+            Element::Replay(replay) => replay.enqueue(now, size, packet),
+            Element::Station(station) => station.enqueue(now, size, packet, |dropped| {
+                discard(watch, now, dropped.size, dropped.packet, index, Why::Waited);
+            }),
+            _ => Ok(()),
         };
-        if let Err(packet) = replay.enqueue(now, size, packet) {
+        if let Err(packet) = taken {
             return discard(watch, now, size, packet, index, Why::Refused);
         }
-        let next = replay.next_departure();
+        let next = self.elements[index].next_departure();
         self.find_due(index, next);
     }
 
@@ -462,7 +522,9 @@ impl<P: Packet> Path<P> {
                     }
                     return;
                 }
-                Element::Replay(_) => return self.hold(element, now, size, packet, watch),
+                Element::Replay(_) | Element::Station(_) => {
+                    return self.hold(element, now, size, packet, watch);
+                }
             }
             element += 1;
         }

@@ -178,6 +178,9 @@ impl Job {
                 "each transport has a handshake and a receiver of its own (leave --handshake and --quick-acks out)",
             );
         }
+        if scenario.medium != "none" {
+            return refuse("the two directions share no medium (leave --medium out)");
+        }
         if scenario.max_events.is_some() {
             return refuse("there are no events to be counted (leave --max-events out)");
         }

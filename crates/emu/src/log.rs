@@ -136,7 +136,7 @@ fn write(
             let carried = service.capacity(logged_until, next);
             let each = match service {
                 Service::Trace { opportunity, .. } => *opportunity,
-                Service::Rate(_) => carried,
+                Service::Rate(_) | Service::Shared(_) => carried,
             };
             let mut rest = carried.get();
             while rest > 0 {

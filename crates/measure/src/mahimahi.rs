@@ -57,6 +57,12 @@ pub enum Error {
         /// The field and its error.
         what: String,
     },
+    /// More packets waited than are kept to tell which of them were dropped.
+    #[error("log `{name}`: too many packets wait to tell which of them were dropped")]
+    TooManyWaiting {
+        /// The log.
+        name: String,
+    },
     /// There is no event at all.
     #[error("log `{name}` has no events (lines such as `37 # 1504` or `74 + 1482`)")]
     Empty {
@@ -108,8 +114,52 @@ pub struct LogReport {
 /// If reading fails, a line is not an event or a comment, time goes backwards, or a departure
 /// contradicts the arrivals; the message names log, line and field.
 pub fn analyze(name: &str, source: impl Read) -> Result<LogReport, Error> {
-    let mut reader = BufReader::with_capacity(MAX_LINE, source);
+    let log = read(name, source, Log::new())?;
+    log.finish().ok_or_else(|| Error::Empty {
+        name: name.to_owned(),
+    })
+}
+
+/// The fate of each packet of a log, and the link's opportunities.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fates {
+    /// Whether each packet was dropped, in the order of arrival, up to the last one that departed.
+    /// Of the arrivals of one millisecond, those that departed are taken to have come first.
+    pub lost: Vec<bool>,
+    /// Times of the opportunities from the first event on, ms, and their bytes.
+    pub opportunities: Vec<(u64, u64)>,
+}
+
+/// The fates of the log called `name` in messages, read from `source` as [`analyze`] reads it.
+///
+/// # Errors
+/// As [`analyze`]; also if too many packets were waiting to tell which of them were dropped.
+pub fn fates(name: &str, source: impl Read) -> Result<Fates, Error> {
     let mut log = Log::new();
+    log.waiting.fates = Some(Fates::default());
+    let log = read(name, source, log)?;
+    let fates = log.waiting.fates.filter(|_| log.first_ms.is_some());
+    match fates {
+        Some(_) if log.waiting.overflowed => Err(Error::TooManyWaiting {
+            name: name.to_owned(),
+        }),
+        Some(fates) => Ok(fates),
+        None => Err(Error::Empty {
+            name: name.to_owned(),
+        }),
+    }
+}
+
+/// Whether a file that begins with this line is a log.
+pub fn is_log(first_line: &[u8]) -> bool {
+    let line = first_line.trim_ascii();
+    let kind = line.split(u8::is_ascii_whitespace).nth(1);
+    line.starts_with(b"#") || matches!(kind, Some(b"+" | b"-" | b"#" | b"d"))
+}
+
+/// Reads all lines of `source` into `log`.
+fn read(name: &str, source: impl Read, mut log: Log) -> Result<Log, Error> {
+    let mut reader = BufReader::with_capacity(MAX_LINE, source);
     let mut text = Vec::new();
     let mut line = 0;
     loop {
@@ -142,9 +192,7 @@ pub fn analyze(name: &str, source: impl Read) -> Result<LogReport, Error> {
             what,
         })?;
     }
-    log.finish().ok_or_else(|| Error::Empty {
-        name: name.to_owned(),
-    })
+    Ok(log)
 }
 
 /// The lines of a source that have an end. The last line of a log whose writer was killed may be cut anywhere, also within
@@ -204,8 +252,7 @@ impl<R: Read> Read for WholeLines<R> {
 /// format.
 fn another(line: &[u8]) -> &'static str {
     let line = line.trim_ascii();
-    let kind = line.split(u8::is_ascii_whitespace).nth(1);
-    if line.starts_with(b"#") || matches!(kind, Some(b"+" | b"-" | b"#" | b"d")) {
+    if is_log(line) {
         ""
     } else if !line.is_empty() && line.iter().all(u8::is_ascii_digit) {
         "; a link log of Mahimahi has lines such as `74 + 1482`, and this looks like a trace (`verus trace info`)"
@@ -388,6 +435,9 @@ impl Log {
             self.capacity.resize(bin + 1, 0);
         }
         self.capacity[bin] += size;
+        if let Some(fates) = &mut self.waiting.fates {
+            fates.opportunities.push((self.last, size));
+        }
     }
 
     fn on_departure(&mut self, now: Time, size: u64, delay: u64) -> Result<(), String> {
@@ -492,6 +542,8 @@ struct Waiting {
     bytes: u64,
     /// Whether some had to be forgotten.
     overflowed: bool,
+    /// Fates of the packets that wait no longer, where they are asked for.
+    fates: Option<Fates>,
 }
 
 struct Arrived {
@@ -528,6 +580,11 @@ impl Waiting {
             .front_mut()
             .filter(|first| first.at <= entered)
         {
+            if let Some(fates) = &mut self.fates {
+                let departs = first.at == entered;
+                let packets = if departs { 1 } else { first.packets };
+                fates.lost.extend((0..packets).map(|_| !departs));
+            }
             if first.at == entered && first.packets > 1 {
                 let size = size.min(first.bytes);
                 first.packets -= 1;

@@ -1,6 +1,6 @@
 //! Texts that users type, lists of the choices, and files of traces and logs.
 
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use numpy::{PyArray1, PyArrayLike1, PyArrayMethods, TypeMustMatch};
@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyDict};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use verus_channel::catalogue::{self as names, Found};
+use verus_channel::medium;
 use verus_channel::named::Named;
 use verus_channel::netem::{Netem, Setting};
 use verus_channel::path::{jitter, loss_model, reorder};
@@ -179,7 +180,7 @@ pub(crate) fn expand(text: &str) -> PyResult<Vec<String>> {
 }
 
 /// How the beginning of a text may go on; `what` it names: `scheme`, `mix`, `queue`, `jitter`, `reorder`, `loss`,
-/// `traffic` or `channel`.
+/// `medium`, `traffic` or `channel`.
 #[pyfunction]
 pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
     let keyed = |kinds: Vec<Shown>| kinds.into_iter().map(|of| (of.name, of.keys)).collect();
@@ -192,6 +193,7 @@ pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
         "jitter" => keyed(jitter::catalogue()),
         "reorder" => keyed(reorder::catalogue()),
         "loss" => keyed(loss_model::catalogue()),
+        "medium" => keyed(medium::catalogue()),
         "traffic" => keyed(traffic::catalogue()),
         "channel" => return Ok(names::complete(text)),
         "mix" => {
@@ -230,6 +232,12 @@ pub(crate) fn list_reorder(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 #[pyfunction]
 pub(crate) fn list_loss(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     table(py, &loss_model::catalogue())
+}
+
+/// Every kind of medium with its keys.
+#[pyfunction]
+pub(crate) fn list_medium(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    table(py, &medium::catalogue())
 }
 
 /// The fields of a scenario, with their values, that say the same as these options of Linux's netem.
@@ -615,6 +623,51 @@ pub(crate) fn analyze_log(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, P
     result.set_item("has_unfinished_line", has_unfinished_line)?;
     Ok(result)
 }
+
+/// The opportunities of a Mahimahi link log, as times in ms and bytes, and whether each packet was dropped; `None` where
+/// the file is no such log. Its last line is left out if it has no end.
+#[pyfunction]
+pub(crate) fn link_log_fates<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+) -> PyResult<Option<LinkFates<'py>>> {
+    let name = path.display().to_string();
+    let fates = py
+        .detach(|| {
+            let unreadable = |source| mahimahi::Error::Read {
+                name: name.clone(),
+                line: 0,
+                source,
+            };
+            let file = files::open(&path).map_err(unreadable)?;
+            let mut log = BufReader::new(decompressed(file).map_err(unreadable)?);
+            let begin = log.fill_buf().map_err(unreadable)?;
+            let first_line = begin.split(|byte| *byte == b'\n').next();
+            if !first_line.is_some_and(mahimahi::is_log) {
+                return Ok(None);
+            }
+            mahimahi::fates(&name, mahimahi::WholeLines::new(log)).map(Some)
+        })
+        .map_err(|error: mahimahi::Error| error::log(&error))?;
+    let Some(fates) = fates else {
+        return Ok(None);
+    };
+    let (times, bytes): (Vec<_>, Vec<_>) = (fates.opportunities.into_iter())
+        .map(|(at, bytes)| (at as i64, bytes as i64))
+        .unzip();
+    Ok(Some((
+        array(py, times)?,
+        array(py, bytes)?,
+        array(py, fates.lost)?,
+    )))
+}
+
+/// Times and bytes of opportunities, and drops.
+type LinkFates<'py> = (
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<bool>>,
+);
 
 /// The times of a trace as NumPy's own kind of integer.
 fn times(trace: &Trace) -> Result<Vec<i64>, Error> {

@@ -43,6 +43,8 @@ pub enum Event {
     Service,
     /// The links of the way back serve the packets that are due.
     AckService,
+    /// A station of the medium that both directions share begins to transmit.
+    Medium,
 }
 
 impl Event {
@@ -58,7 +60,7 @@ impl Event {
             Event::Ack(_) => 2,
             Event::ReceiverTimer(_) | Event::ObserverTimer(_) | Event::SenderTimer(_) => 3,
             Event::Sample => 4,
-            Event::Service | Event::AckService => 5,
+            Event::Service | Event::AckService | Event::Medium => 5,
         }
     }
 }

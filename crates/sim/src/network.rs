@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use verus_channel::path::delay::Flight;
 use verus_channel::path::{Dropped, Watch};
-use verus_channel::{Path, PathConfig, Schedule};
+use verus_channel::{Medium, Path, PathConfig, Schedule, Way};
 use verus_core::receiver::Ack;
 use verus_core::{Bytes, Duration, Ecn, Time};
 use verus_measure::Metrics;
@@ -61,6 +61,8 @@ struct Network {
     flows: Vec<Flow>,
     data: Direction<DataPacket>,
     acks: Direction<AckPacket>,
+    /// Medium that both directions share, and the timer of its next transmission.
+    medium: Option<(Medium, Timer)>,
     /// For each pipe of the data's path, a timer for its next arrival, on paths where a packet may arrive before one
     /// whose event is set already; on others empty.
     data_timers: Vec<Timer>,
@@ -233,8 +235,8 @@ impl Network {
         let end = Time::from_secs_f64(scenario.duration_s);
         let base_rtt = plan.base_rtts();
         let (there, back) = (&plan.paths.there, &plan.paths.back);
-        let data: Path<DataPacket> = there.build(scenario.seed, verus_channel::Way::Forth);
-        let acks = back.build(scenario.seed, verus_channel::Way::Back);
+        let data: Path<DataPacket> = there.build(scenario.seed, Way::Forth);
+        let acks = back.build(scenario.seed, Way::Back);
         let certain = plan.answers_are_certain().then(|| {
             let mut way_back = vec![Duration::ZERO; flows.len()];
             for (flow, delay) in back.delays.iter().enumerate() {
@@ -264,6 +266,8 @@ impl Network {
             // No lateness on the way back: a dropped acknowledgement changes the count of packets under way, which is
             // recorded with the sender's next packet.
             acks: Direction::new(acks, Duration::ZERO),
+            medium: Medium::new(&plan.paths.medium, scenario.seed)
+                .map(|medium| (medium, Timer::default())),
             flows,
             certain,
             acknowledged: Vec::new(),
@@ -341,6 +345,7 @@ impl Network {
             Event::ReceiverTimer(flow) => self.on_receiver_timer(now, flow as usize),
             Event::ObserverTimer(flow) => self.on_observer_timer(now, flow as usize),
             Event::AckService => self.on_ack_service(now),
+            Event::Medium => self.on_medium(now),
             Event::Ack(pipe) => self.on_ack(now, pipe as usize),
             Event::Sample => return self.on_sample(now, progress),
         }
@@ -614,8 +619,61 @@ impl Network {
         self.observers.after_sending(now, index, &ends.sender, sent);
         if sent {
             self.data.set_service(Event::Service, &mut self.events);
+            self.contend(now);
         }
         self.set_sender_timer(now, index);
+    }
+
+    /// Sets the event at which a station of a shared medium transmits.
+    #[inline]
+    fn contend(&mut self, now: Time) {
+        if let Some((medium, timer)) = &mut self.medium {
+            let backlogged = [
+                self.data.path.is_backlogged(),
+                self.acks.path.is_backlogged(),
+            ];
+            if let Some(at) = timer.set(medium.contend(now, backlogged)) {
+                self.events.push(at, Event::Medium);
+            }
+        }
+    }
+
+    /// Stations of the shared medium transmit.
+    #[cold]
+    fn on_medium(&mut self, now: Time) {
+        let Some((medium, timer)) = &mut self.medium else {
+            return;
+        };
+        if !timer.comes(now) {
+            return;
+        }
+        let (limits, [data, acks]) = (medium.limits(), medium.winners());
+        let mut watch = DataWatch {
+            observers: &mut self.observers,
+            events: &mut self.events,
+            certain: self.certain.as_deref(),
+            timers: &mut self.data_timers,
+        };
+        let mut transmit_data = || self.data.path.transmit(now, &limits, &mut watch);
+        let data_end = data.then(&mut transmit_data).flatten();
+        let mut watch = AckWatch {
+            observers: &mut self.observers,
+            events: &mut self.events,
+            timers: &mut self.ack_timers,
+        };
+        let mut transmit_acks = || self.acks.path.transmit(now, &limits, &mut watch);
+        let acks_end = acks.then(&mut transmit_acks).flatten();
+        if medium.occupy([data_end, acks_end]) {
+            if let Some(end) = data_end {
+                self.data.path.receive(end);
+                self.data.set_service(Event::Service, &mut self.events);
+            }
+            if let Some(end) = acks_end {
+                self.acks.path.receive(end);
+                self.acks.set_service(Event::AckService, &mut self.events);
+            }
+        }
+        self.contend(now);
     }
 
     fn on_service(&mut self, now: Time) {
@@ -744,6 +802,7 @@ impl Network {
         };
         self.acks.path.send(now, size, packet, &mut watch);
         self.acks.set_service(Event::AckService, &mut self.events);
+        self.contend(now);
     }
 
     fn on_ack_service(&mut self, now: Time) {
@@ -1106,7 +1165,13 @@ mod tests {
                     reorder: "uniform:p=0.05,max_ms=30".to_owned(),
                     ..replayed.clone()
                 };
-                for scenario in [scenario, wavering, replayed, both_ways] {
+                let shared = Scenario {
+                    trace: "rate:26".to_owned(),
+                    ack: "same".to_owned(),
+                    medium: "wifi:aggregate=8".to_owned(),
+                    ..scenario.clone()
+                };
+                for scenario in [scenario, wavering, replayed, both_ways, shared] {
                     assert_eq!(
                         outcome_text(&scenario, true),
                         outcome_text(&scenario, false),

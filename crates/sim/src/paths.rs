@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use verus_channel::catalogue::{self, Channel};
+use verus_channel::medium::MediumConfig;
 use verus_channel::path::link::{Service, WhenOver};
 use verus_channel::path::replay;
 use verus_channel::queue::QueueConfig;
@@ -22,6 +23,8 @@ pub struct Paths {
     pub there: PathConfig,
     /// The way of the acknowledgements.
     pub back: PathConfig,
+    /// The medium that both ways share.
+    pub medium: MediumConfig,
     /// A description of the channel.
     pub channel: ChannelInfo,
     /// A description of each other one, by the scenario's field that names it.
@@ -123,6 +126,19 @@ impl Scenario {
             overtaking: series.is_some(),
             ..PathConfig::default()
         };
+        if texts.medium != MediumConfig::None {
+            for (way, field, text) in [
+                (&mut there, "trace", &self.trace),
+                (&mut back, "ack", &self.ack),
+            ] {
+                let shares = way
+                    .link
+                    .as_mut()
+                    .is_some_and(|(service, _)| service.share());
+                let expected = Expected::of_other("a constant rate, `rate:MBPS`, beside", "medium");
+                check(shares, field, expected, format!("`{text}`"))?;
+            }
+        }
         for (way, light, sizes) in [
             (&mut there, &self.light_trace, &self.size_offsets),
             (&mut back, &self.ack_light_trace, &self.ack_size_offsets),
@@ -135,6 +151,7 @@ impl Scenario {
         Ok(Paths {
             there,
             back,
+            medium: texts.medium,
             channel: self.info(&self.trace, &channel, opportunity),
             other_channels,
         })
@@ -299,6 +316,12 @@ impl Scenario {
                 }
                 continue;
             }
+            check(
+                self.medium == "none",
+                "medium",
+                beside(name),
+                format!("`{}`", self.medium),
+            )?;
             let expected = Expected::of_other(&format!("at most {bytes} beside"), name);
             check(u64::from(size) <= bytes, size_name, expected, size)?;
             if let Some(series) = &self.delay_series {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
+use verus_channel::medium::MediumConfig;
 use verus_channel::path::bursts::{BurstsConfig, BurstsError};
 use verus_channel::path::config::Crosses;
 use verus_channel::path::jitter::JitterConfig;
@@ -50,6 +51,10 @@ pub struct Scenario {
     /// The queue of the acknowledgements' link.
     #[schemars(extend("x-names" = "nothing"))]
     pub ack_queue: String,
+    /// A medium that data and acknowledgements share, such as `wifi:aggregate=32` (`verus list
+    /// medium`). `trace` and `ack` are then its rates.
+    #[schemars(extend("x-names" = "nothing"))]
+    pub medium: String,
     /// Propagation delay each way, ms.
     #[schemars(range(min = 0, max = 100_000))]
     pub delay_ms: f64,
@@ -245,6 +250,7 @@ impl Default for Scenario {
             second_queue: "infinite".to_owned(),
             ack: "ideal".to_owned(),
             ack_queue: "infinite".to_owned(),
+            medium: "none".to_owned(),
             delay_ms: 20.0,
             packet_bytes: 1500,
             ack_bytes: 64,
@@ -312,7 +318,7 @@ pub enum Error {
     /// A scheme cannot be used.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
-    /// A queue, traffic, jitter, a loss model, a policer or reordering cannot be used.
+    /// A queue, traffic, a medium, jitter, a loss model, a policer or reordering cannot be used.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// A channel cannot be used.
@@ -337,6 +343,7 @@ pub(crate) struct Texts {
     pub(crate) ack_jitter: Changing<JitterConfig>,
     pub(crate) bursts: Changing<BurstsConfig>,
     pub(crate) loss_model: LossModelConfig,
+    pub(crate) medium: MediumConfig,
     pub(crate) policer: PolicerConfig,
     pub(crate) reorder: ReorderConfig,
     pub(crate) traffic: Vec<Traffic>,
@@ -438,6 +445,7 @@ impl Scenario {
                 bursts,
             )?,
             loss_model: self.loss_model.parse()?,
+            medium: self.medium.parse()?,
             policer: self.policer.parse()?,
             reorder: self.reorder.parse()?,
             traffic: self.traffic()?,

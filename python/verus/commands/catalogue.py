@@ -64,6 +64,12 @@ loss = _lister(
     "gemodel",
     _verus.list_loss,
 )
+medium = _lister(
+    "medium",
+    "Media that data and acknowledgements share.",
+    "wifi",
+    _verus.list_medium,
+)
 
 
 def measures(*, json_: Json = False) -> None:

@@ -115,6 +115,7 @@ def _values(argument: Any, last: str, verb: str = "") -> list[str]:
         "JITTER": lambda text: _verus.complete("jitter", text),
         "REORDER": lambda text: _verus.complete("reorder", text),
         "MODEL": lambda text: _verus.complete("loss", text),
+        "MEDIUM": lambda text: _verus.complete("medium", text),
         "TRAFFIC": lambda text: _verus.complete("traffic", text),
         "CHANNEL": lambda text: _verus.complete("channel", text),
         "MIX": lambda text: _verus.complete("mix", text),

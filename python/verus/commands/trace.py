@@ -214,17 +214,19 @@ def fit(
     json_: Json = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
-    """Fit models to a recording or to a log of packets, as options of `verus compare`.
+    """Fit models to a recording or to a log, as options of `verus compare`.
 
-    A recording has a rate: constant, or the nearest built-in channel. A log has losses (Gilbert and Elliott) and
-    jitter. Beside each is the distance of Kolmogorov and Smirnov between a fit of the first half and the second half.
+    A recording has a rate: constant, or the nearest built-in channel. A log of packets has losses (Gilbert and Elliott,
+    or four states) and jitter, and a link log has a rate and losses. Beside each is the distance of Kolmogorov and
+    Smirnov between a fit of the first half and the second half.
     It is 0 where both distributions agree, and at most 1.
 
     Parameters
     ----------
     name
-        A trace file, the name of a channel, or a log. A log is a folder of `verus compare --records` with one run, or
-        a CSV file with the header `sent_ms,received_ms` and a line for each packet, without a second number if lost.
+        A trace file, the name of a channel, or a log. A log is a folder of `verus compare --records` with one run, a
+        CSV file with the header `sent_ms,received_ms` and a line for each packet, without a second number if lost, or
+        a link log of Mahimahi.
     json_
         Print one JSON object a line for each model, with histograms.
     """
@@ -233,17 +235,22 @@ def fit(
     path = Path(name)
     fits: list[fitting.Fit] = []
     problems = []
-    if fitting.is_log(path):
-        try:
+    works: dict[str, Callable[[], fitting.Fit | None]] = {}
+    try:
+        if fitting.is_log(path):
             packets = fitting.read_packets(path)
-        except ValueError as error:
-            raise FieldError("trace", str(error)) from error
+            works = {
+                "loss": lambda: fitting.fit_loss(packets.lost),
+                "jitter": lambda: fitting.fit_jitter(packets.delays_ms),
+            }
+        elif path.is_file() and (log := fitting.read_link_log(path)):
+            works = {"rate": lambda: fitting.fit_rate(log.times_ms), "loss": lambda: fitting.fit_loss(log.lost)}
+    except ValueError as error:
+        raise FieldError("trace", str(error)) from error
+    warnings: list[str] = []
+    if works:
         cut_off = _verus.cut_warning(path) if path.is_file() else None
-        warnings = [] if cut_off is None else [cut_off]
-        works: dict[str, Callable[[], fitting.Fit | None]] = {
-            "loss": lambda: fitting.fit_loss(packets.lost),
-            "jitter": lambda: fitting.fit_jitter(packets.delays_ms),
-        }
+        warnings += [] if cut_off is None else [cut_off]
         for model, work in works.items():
             try:
                 result = work()
@@ -258,7 +265,7 @@ def fit(
             fits.append(fitting.fit_rate(_verus.trace_read(name)["times_ms"]))
         except ValueError as error:
             raise FieldError("trace", str(error)) from error
-        warnings = cut_warnings([{"trace": name}])
+        warnings += cut_warnings([{"trace": name}])
     for warning in warnings:
         talk.say(f"Warning: {warning}")
     for problem in problems:

@@ -86,6 +86,7 @@ VERBS = {
     "list jitter": Verb("Models of delay jitter behind the bottleneck.", "catalogue", ("verus list jitter",)),
     "list reorder": Verb("Models of packet reordering.", "catalogue", ("verus list reorder",)),
     "list loss": Verb("Loss models, such as Gilbert and Elliott's.", "catalogue", ("verus list loss gemodel",)),
+    "list medium": Verb("Media that data and acknowledgements share.", "catalogue", ("verus list medium wifi",)),
     "list traffic": Verb(
         "Traffic models: what flows have to send, and when.",
         "catalogue",

@@ -6,9 +6,12 @@ with the second half, by the distance of Kolmogorov and Smirnov.
 
 from __future__ import annotations
 
+import abc
+import bisect
 import functools
 import io
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,9 @@ _SAMPLE = 200_000
 _SEED = 1
 #: The largest log of packets, bytes.
 _LARGEST_LOG = 256 << 20
-#: The header of such a log.
+#: The most opportunities of a link log.
+_MOST_OPPORTUNITIES = 100_000_000
+#: The header of a log of packets.
 HEADER = "sent_ms,received_ms"
 #: Bins of a histogram.
 _BINS = 30
@@ -129,6 +134,35 @@ def read_packets(path: Path) -> Packets:
     return Packets(lost=lost, delays_ms=delays[~lost])
 
 
+@dataclass(frozen=True, kw_only=True)
+class LinkLog:
+    """A Mahimahi link log.
+
+    Attributes:
+        times_ms: Opportunities of 1500 bytes.
+        lost: Whether each packet was dropped, in the order of arrival, up to the last that departed.
+    """
+
+    times_ms: NDArray[np.int64]
+    lost: Lost
+
+
+def read_link_log(path: Path) -> LinkLog | None:
+    """Reads a Mahimahi link log; None if the file is another one.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: A line is wrong, or the log claims more than `_MOST_OPPORTUNITIES`.
+    """
+    if (fates := _verus.link_log_fates(path)) is None:
+        return None
+    times, sizes, lost = fates
+    carried = np.cumsum(sizes) // 1500
+    if len(carried) and carried[-1] > _MOST_OPPORTUNITIES:
+        raise ValueError(f"`{path}`: more than {_MOST_OPPORTUNITIES} opportunities of 1500 bytes")
+    return LinkLog(times_ms=np.repeat(times, np.diff(carried, prepend=0)), lost=lost)
+
+
 def is_log(path: Path) -> bool:
     """Whether `read_packets` takes it, rather than being a channel."""
     if path.is_dir():
@@ -159,121 +193,229 @@ def _of_results(folder: Path) -> Packets:
 # Losses.
 
 
+class LossModel(abc.ABC):
+    """A hidden Markov chain that loses packets: its state before a transition decides about a packet."""
+
+    @abc.abstractmethod
+    def chain(self) -> tuple[Numbers, Numbers]:
+        """The probability of each transition, from the row's state, and that of a loss in each state."""
+
+    @abc.abstractmethod
+    def text(self) -> str:
+        """The setting ``loss_model``."""
+
+    def draw(self, packets: int, rng: np.random.Generator) -> Lost:
+        """Whether each of so many packets is lost, from the first state on."""
+        change, loss = (values.tolist() for values in self.chain())
+        below = [list(itertools.accumulate(row[:-1])) for row in change]
+        changes, losses = rng.random((2, packets)).tolist()
+        state, lost = 0, np.zeros(packets, dtype=bool)
+        for at in range(packets):
+            lost[at] = losses[at] < loss[state]
+            state = bisect.bisect_right(below[state], changes[at])
+        return lost
+
+    def log_likelihood(self, runs: Runs) -> float:
+        """Logarithm of the probability of these runs, of a chain that has forgotten its beginning.
+
+        The forward algorithm (Rabiner, Proceedings of the IEEE 77, 1989) multiplies a matrix for each packet. Packets
+        of a run share one, so that runs of equal length share a power. Neighbours are multiplied in pairs.
+        """
+        change, loss = self.chain()
+        states = len(loss)
+        matrices, total = np.empty((runs.count, states, states)), 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for begin, (is_lost, steps, indices) in enumerate(runs.kinds):
+                emission = loss if is_lost else 1.0 - loss
+                powers, logs = _powers(emission[:, None] * change, steps)
+                matrices[begin::2] = powers[indices]
+                total += float(logs[indices].sum())
+            while len(matrices) > 1:
+                unpaired = matrices[len(matrices) // 2 * 2 :]
+                pairs, logs = _scaled(matrices[: len(matrices) // 2 * 2 : 2] @ matrices[1::2])
+                matrices = np.concatenate([pairs, unpaired])
+                total += float(logs.sum())
+            share = _stationary(change) @ matrices[0].sum(axis=1)
+            total += float(np.log(share))
+        return total if np.isfinite(total) else -1e300
+
+
 @dataclass(frozen=True)
-class Gilbert:
-    """The model of Gilbert and Elliott without losses in the good state, as netem's ``gemodel`` with 1-k = 0.
+class Gilbert(LossModel):
+    """The model of Gilbert and Elliott, as netem's ``gemodel``.
 
     Attributes:
         p: Probability of going from the good state to the bad.
         r: Probability of going back.
         loss: Probability of a loss in the bad state, 1-h.
+        good_loss: Probability of a loss in the good state, 1-k.
     """
 
     p: float
     r: float
     loss: float = 1.0
+    good_loss: float = 0.0
+
+    def chain(self) -> tuple[Numbers, Numbers]:
+        """See `LossModel`: the good state, and the bad."""
+        change = np.array([[1.0 - self.p, self.p], [self.r, 1.0 - self.r]])
+        return change, np.array([self.good_loss, self.loss])
 
     def text(self) -> str:
-        """The setting ``loss_model``."""
-        return f"gemodel:p={self.p:.4g},r={self.r:.4g},1-h={self.loss:.4g},1-k=0"
-
-    def distances(self, steps: NDArray[np.int64]) -> Numbers:
-        """Probability that the next loss comes so many packets after a loss.
-
-        A loss happens in the bad state alone, so that the distances are independent of each other: the likelihood of
-        a sequence is the product over them.
-        """
-        # A packet's state, given that none was lost since: it survives, and changes.
-        survive = np.diag([1.0, 1.0 - self.loss])
-        change = np.array([[1.0 - self.p, self.p], [self.r, 1.0 - self.r]])
-        values, vectors = np.linalg.eig((survive @ change).T)
-        begin = np.linalg.solve(vectors, np.array([self.r, 1.0 - self.r], dtype=complex))
-        powers = values[:, None] ** (steps[None, :] - 1)
-        bad: Numbers = np.real(vectors[1] * begin @ powers)
-        return bad * self.loss
-
-    def draw(self, packets: int, rng: np.random.Generator) -> Lost:
-        """Whether each of so many packets is lost, in netem's order: by the state before the transition."""
-        changes, losses = rng.random(packets), rng.random(packets)
-        bad, lost = False, np.zeros(packets, dtype=bool)
-        for at in range(packets):
-            lost[at] = bad and losses[at] < self.loss
-            bad = changes[at] >= self.r if bad else changes[at] < self.p
-        return lost
+        """See `LossModel`."""
+        return f"gemodel:p={self.p:.4g},r={self.r:.4g},1-h={self.loss:.4g},1-k={self.good_loss:.4g}"
 
 
-def fit_gilbert(lost: Lost) -> tuple[Gilbert, str]:
+@dataclass(frozen=True)
+class FourState(LossModel):
+    """netem's chain ``state``: 1 received within a gap, 2 received within a burst, 3 lost in a burst, 4 lost in a gap.
+
+    Attributes:
+        p13: Probability of going from state 1 to state 3; the others likewise.
+    """
+
+    p13: float
+    p31: float
+    p32: float
+    p23: float
+    p14: float
+
+    def chain(self) -> tuple[Numbers, Numbers]:
+        """See `LossModel`."""
+        change = np.array(
+            [
+                [1.0 - self.p13 - self.p14, 0.0, self.p13, self.p14],
+                [0.0, 1.0 - self.p23, self.p23, 0.0],
+                [self.p31, self.p32, 1.0 - self.p31 - self.p32, 0.0],
+                [1.0, 0.0, 0.0, 0.0],
+            ]
+        )
+        return change, np.array([0.0, 0.0, 1.0, 1.0])
+
+    def text(self) -> str:
+        """See `LossModel`."""
+        return "state:" + ",".join(f"{name}={value:.4g}" for name, value in asdict(self).items())
+
+
+class Runs:
+    """Runs of losses and of receptions in turn.
+
+    Attributes:
+        count: How many there are.
+        kinds: For the first run and those like it, and for the others: whether they are losses, their different
+            lengths, and the index of each run's length.
+    """
+
+    def __init__(self, lost: Lost) -> None:
+        ends = np.flatnonzero(np.diff(lost)) + 1
+        lengths = np.diff(np.concatenate([[0], ends, [len(lost)]]))
+        self.count = len(lengths)
+        self.kinds = [
+            (bool(lost[0]) ^ bool(begin), *np.unique(lengths[begin::2], return_inverse=True)) for begin in (0, 1)
+        ]
+
+
+def _scaled(matrices: Numbers) -> tuple[Numbers, Numbers]:
+    """Matrices with a largest entry of 1, and the logarithms of their divisors."""
+    largest = matrices.max(axis=(-2, -1), keepdims=True)
+    return matrices / largest, np.log(largest[..., 0, 0])
+
+
+def _powers(matrix: Numbers, exponents: NDArray[np.int64]) -> tuple[Numbers, Numbers]:
+    """Powers of a matrix as `_scaled` has them, by repeated squaring."""
+    powers = np.tile(np.eye(len(matrix)), (len(exponents), 1, 1))
+    logs, log = np.zeros(len(exponents)), 0.0
+    while exponents.any():
+        odd = (exponents & 1).astype(bool)
+        powers[odd], more = _scaled(powers[odd] @ matrix)
+        logs[odd] += log + more
+        matrix, more = _scaled(matrix @ matrix)
+        log = 2.0 * log + float(more)
+        exponents = exponents >> 1
+    return powers, logs
+
+
+def _stationary(change: Numbers) -> Numbers:
+    """The share of time that a chain spends in each state."""
+    equations = np.vstack([change.T - np.eye(len(change)), np.ones(len(change))])
+    shares: Numbers = np.linalg.lstsq(equations, np.append(np.zeros(len(change)), 1.0))[0]
+    return shares
+
+
+def _most_likely(of: Callable[[Numbers], LossModel], starts: Sequence[Numbers], runs: Runs) -> LossModel:
+    """The model of maximum likelihood, whose parameters are `of` numbers without bounds; from each start by BFGS."""
+    from scipy.optimize import minimize
+
+    # Probabilities stay within 10⁻⁵ of 0 and 1.
+    bounds = [(-11.5, 11.5)] * len(starts[0])
+    optima = [
+        minimize(lambda point: -of(point).log_likelihood(runs), start, method="L-BFGS-B", bounds=bounds)
+        for start in starts
+    ]
+    return of(min(optima, key=lambda one: one.fun).x)
+
+
+def _four_state(point: Numbers) -> FourState:
+    """The chain of these logarithms of odds: of each transition beside staying."""
+    o13, o31, o32, o23, o14 = np.exp(point)
+    leave_1, leave_3 = 1.0 + o13 + o14, 1.0 + o31 + o32
+    values = (o13 / leave_1, o31 / leave_3, o32 / leave_3, o23 / (1.0 + o23), o14 / leave_1)
+    return FourState(*(float(value) for value in values))
+
+
+def fit_loss_model(lost: Lost) -> tuple[LossModel, str]:
     """The model of these losses, and how it was found.
 
-    Of independent losses, the simple model (every packet in the bad state is lost) and Gilbert's, the one with the
-    least Bayesian information criterion. The simple one has its maximum likelihood in the shares of transitions
-    (Yajnik et al., INFOCOM 1999). Gilbert's begins with his moments (Bell System Technical Journal 39, 1960; Hasslinger
-    and Hohlfeld, MMB 2008, equation 7) and is moved to the maximum by the method of Nelder and Mead.
+    Of independent losses, the simple model (every packet in the bad state is lost), Gilbert's (none in the good state
+    is), Gilbert and Elliott's and the chain of four states, the one with the least Bayesian information criterion. The
+    simple one has its maximum likelihood in the shares of transitions (Yajnik et al., INFOCOM 1999). A search finds the
+    maximum of the others.
 
     Raises:
         ValueError: There are fewer than `LEAST_LOSSES` losses, or nothing but losses.
     """
     if np.count_nonzero(lost) < LEAST_LOSSES or lost.all():
         raise ValueError(f"{np.count_nonzero(lost)} of {len(lost)} packets were lost; a fit takes {LEAST_LOSSES}")
-    steps, counts = np.unique(np.diff(np.flatnonzero(lost)), return_counts=True)
+    from scipy.special import expit, logit
 
-    def likelihood(model: Gilbert) -> float:
-        return float(counts @ np.log(np.maximum(model.distances(steps), 1e-300)))
+    def gilbert(point: Numbers) -> Gilbert:
+        return Gilbert(*(float(share) for share in expit(point)))
 
+    runs = Runs(lost)
     rate = float(lost.mean())
     before, after = lost[:-1], lost[1:]
     simple = Gilbert(float(after[~before].mean()), float((~after[before]).mean()))
-    candidates = [(1, Gilbert(rate, 1.0 - rate), "independent losses")]
+    candidates: list[tuple[int, LossModel, str]] = [(1, Gilbert(rate, 1.0 - rate), "independent losses")]
     if 0.0 < simple.r < 1.0:
         candidates.append((2, simple, "maximum likelihood of the transitions"))
-    if moments := _moments(lost):
-        from scipy.optimize import minimize
-        from scipy.special import expit, logit
-
-        def of(point: Numbers) -> Gilbert:
-            return Gilbert(*(float(share) for share in expit(point)))
-
-        start = logit(np.clip([moments.p, moments.r, moments.loss], 1e-6, 1.0 - 1e-6))
-        best = minimize(lambda point: -likelihood(of(point)), start, method="Nelder-Mead", options={"maxiter": 600})
-        candidates.append((3, of(best.x), "maximum likelihood of the distances between losses, from Gilbert's moments"))
-    criterion = [free * np.log(counts.sum()) - 2.0 * likelihood(model) for free, model, _ in candidates]
+    # States last ten times as long as runs, and as long: the maximum is found from one of these.
+    p, r = np.clip([simple.p, simple.r], 1e-4, 0.9)
+    hidden = [logit([p / slower, r / slower, 0.8, rate / 3.0]) for slower in (10.0, 1.0)]
+    chain = [np.log([p / 2.0, r / 2.0, r / 2.0, faster * p, p / 2.0]) for faster in (1.5, 10.0)]
+    method = "maximum likelihood of a hidden chain"
+    candidates += [
+        (3, _most_likely(gilbert, [point[:3] for point in hidden], runs), method),
+        (4, _most_likely(gilbert, hidden, runs), method),
+        (5, _most_likely(_four_state, chain, runs), "maximum likelihood of four states"),
+    ]
+    criterion = [free * np.log(len(lost)) - 2.0 * model.log_likelihood(runs) for free, model, _ in candidates]
     _, model, method = candidates[int(np.argmin(criterion))]
+    if isinstance(model, Gilbert) and model.good_loss > model.loss:
+        model = Gilbert(model.r, model.p, model.good_loss, model.loss)
     return model, method
-
-
-def _moments(lost: Lost) -> Gilbert | None:
-    """Gilbert's three moments; None where they are of no such model."""
-    a = float(lost.mean())
-    b = float(lost[1:][lost[:-1]].mean())
-    outer = lost[:-2] & lost[2:]
-    if not outer.any():
-        return None
-    c = float(lost[1:-1][outer].mean())
-    below = 2.0 * a * c - b * (a + c)
-    if below == 0.0:
-        return None
-    stay = (a * c - b * b) / below  # 1 - r
-    if not 0.0 < stay < 1.0:
-        return None
-    loss = b / stay
-    r = 1.0 - stay
-    if not a < loss <= 1.0:
-        return None
-    p = a * r / (loss - a)
-    return Gilbert(p, r, loss) if 0.0 < p < 1.0 else None
 
 
 def fit_loss(lost: Lost) -> Fit:
     """The loss model of packets in the order of sending.
 
     Raises:
-        ValueError: As `fit_gilbert`.
+        ValueError: As `fit_loss_model`.
     """
-    model, method = fit_gilbert(lost)
+    model, method = fit_loss_model(lost)
     middle = len(lost) // 2
     quantities = []
     try:
-        sample = fit_gilbert(lost[:middle])[0].draw(_SAMPLE, np.random.default_rng(_SEED))
+        sample = fit_loss_model(lost[:middle])[0].draw(_SAMPLE, np.random.default_rng(_SEED))
     except ValueError:
         pass
     else:
@@ -283,7 +425,7 @@ def fit_loss(lost: Lost) -> Fit:
                 quantities.append(_quantity(name, measured, own))
     settings: dict[str, float | str] = {"loss_model": model.text()}
     if method == "independent losses":
-        settings = {"loss": float(f"{model.p:.4g}")}
+        settings = {"loss": float(f"{lost.mean():.4g}")}
     return Fit(model="loss", settings=settings, method=method, quantities=quantities)
 
 
@@ -387,7 +529,7 @@ def fit_rate(times_ms: NDArray[np.int64]) -> Fit:
     Raises:
         ValueError: They last less than 2 s.
     """
-    duration_ms = int(times_ms[-1])
+    duration_ms = int(times_ms[-1]) if len(times_ms) else 0
     if duration_ms < 20 * _RATE_BIN_MS:
         raise ValueError(f"{duration_ms / 1000:g} s of a channel; a fit takes 2 s")
     seconds = min(_LONGEST_S, duration_ms / 1000)

@@ -65,6 +65,9 @@ class PathOptions(TypedDict, total=False):
     ack: str
     #: The queue of the acknowledgements' link.
     ack_queue: str
+    #: A medium that data and acknowledgements share, such as `wifi:aggregate=32` (`verus list medium`).
+    #: `trace` and `ack` are then its rates.
+    medium: str
     #: Propagation delay each way, ms.
     delay_ms: float
     #: Bytes that each opportunity of a trace carries: 1504 as Mahimahi does, or 1500.
@@ -174,6 +177,7 @@ class PathSettings:
     second_queue: str = "infinite"
     ack: str = "ideal"
     ack_queue: str = "infinite"
+    medium: str = "none"
     delay_ms: float = 20.0
     opportunity_bytes: int = 1504
     loop: bool = True

@@ -12,6 +12,7 @@ use super::loss_model::{LossModel, LossModelConfig};
 use super::policer::{Policer, PolicerConfig};
 use super::reorder::{Reorder, ReorderConfig};
 use super::replay::{LightConfig, Replay};
+use super::station::Station;
 use super::{Element, Packet, Path};
 use crate::queue::QueueConfig;
 use crate::schedule::Schedule;
@@ -198,9 +199,10 @@ impl PathConfig {
             }
             let draws = random::stream(seed, purpose, index);
             let link = Link::new(service.clone(), queue, draws);
-            elements.push(match light {
-                Some(light) => Replay::new(light, link).into(),
-                None => link.into(),
+            elements.push(match (light, service) {
+                (Some(light), _) => Replay::new(light, link).into(),
+                (None, Service::Shared(_)) => Station::new(link).into(),
+                (None, _) => link.into(),
             });
         }
         elements.extend(by_chance(self.corrupt, corrupt).map(Element::Corrupt));

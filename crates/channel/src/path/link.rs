@@ -43,6 +43,9 @@ pub enum Service {
     /// A rate that changes in steps. A packet being sent when it changes is finished at the new rate; rate
     /// zero is an outage.
     Rate(RateSchedule),
+    /// A rate, whenever a [medium](crate::medium) that both directions share lets the link send
+    /// ([`Link::take`]).
+    Shared(RateSchedule),
 }
 
 /// The behaviour of a trace after its last opportunity.
@@ -92,6 +95,7 @@ impl<P> Backlog<P> {
 enum Server {
     Trace(TraceServer),
     Rate(RateServer),
+    Shared(RateServer),
 }
 
 impl<P: Packet> Link<P> {
@@ -115,6 +119,7 @@ impl<P: Packet> Link<P> {
                 })
             }
             Service::Rate(schedule) => Server::Rate(RateServer::new(schedule)),
+            Service::Shared(schedule) => Server::Shared(RateServer::new(schedule)),
         };
         Link {
             backlog: Backlog {
@@ -186,6 +191,7 @@ impl<P: Packet> Link<P> {
             match &self.server {
                 Server::Trace(server) => self.next = server.cursor.time(),
                 Server::Rate(_) => self.start(now, dropped),
+                Server::Shared(_) => {}
             }
         }
         Ok(())
@@ -232,6 +238,37 @@ impl<P: Packet> Link<P> {
         Some(departed)
     }
 
+    /// The size of the packet to send next, of a [shared](Service::Shared) link. The discipline
+    /// chooses it once; it has then left the queue, and keeps its turn until [`Link::take`].
+    /// Packets that the discipline drops go to `dropped`.
+    pub fn choose(&mut self, at: Time, dropped: impl FnMut(Departed<P>)) -> Option<Bytes> {
+        if !self.sending {
+            self.start(at, dropped);
+        }
+        self.being_sent().map(|head| head.size)
+    }
+
+    /// Takes the packet that [`Link::choose`] chose.
+    pub fn take(&mut self, at: Time) -> Option<Departed<P>> {
+        if !std::mem::take(&mut self.sending) {
+            return None;
+        }
+        let taken = self.backlog.packets.pop_front();
+        if self.backlog.is_empty() {
+            self.server.on_idle(at);
+        }
+        taken
+    }
+
+    /// When the transmission of `bytes` ends that begins at `at`; `None` if the rate stays zero, or
+    /// if the link has opportunities rather than a rate.
+    pub fn transmission_end(&mut self, at: Time, bytes: Bytes) -> Option<Time> {
+        match &mut self.server {
+            Server::Trace(_) => None,
+            Server::Rate(server) | Server::Shared(server) => server.finish(at, bytes.get()),
+        }
+    }
+
     /// Begins to send the packet at the head.
     #[inline]
     fn start(&mut self, at: Time, dropped: impl FnMut(Departed<P>)) {
@@ -252,6 +289,7 @@ impl<P: Packet> Link<P> {
         self.next = match &mut self.server {
             Server::Trace(server) => server.finish(at, size),
             Server::Rate(server) => server.finish(at, size),
+            Server::Shared(_) => None,
         };
     }
 
@@ -329,7 +367,7 @@ impl<P: Packet> Link<P> {
                 };
                 until.map_or(Duration::MAX, |until| until.since(now))
             }
-            Server::Rate(server) => {
+            Server::Rate(server) | Server::Shared(server) => {
                 let rate = server.rate_at(now);
                 if rate == Rate::default() {
                     return Duration::ZERO;
@@ -366,12 +404,24 @@ impl<P: Packet> Link<P> {
     pub fn capacity(&self, from: Time, to: Time) -> Bytes {
         match &self.server {
             Server::Trace(server) => server.capacity(from, to),
-            Server::Rate(server) => server.schedule.bytes_between(from, to),
+            Server::Rate(server) | Server::Shared(server) => {
+                server.schedule.bytes_between(from, to)
+            }
         }
     }
 }
 
 impl Service {
+    /// Makes a rate one that the link may use only when a shared medium lets it; returns whether it
+    /// is a rate.
+    pub fn share(&mut self) -> bool {
+        let Service::Rate(schedule) = self else {
+            return false;
+        };
+        *self = Service::Shared(schedule.clone());
+        true
+    }
+
     /// Bytes that the service could carry in [`from`, `to`).
     pub fn capacity(&self, from: Time, to: Time) -> Bytes {
         match self {
@@ -380,7 +430,7 @@ impl Service {
                 opportunity,
                 end,
             } => trace_capacity(trace, opportunity.get(), *end == WhenOver::Loop, from, to),
-            Service::Rate(schedule) => schedule.bytes_between(from, to),
+            Service::Rate(schedule) | Service::Shared(schedule) => schedule.bytes_between(from, to),
         }
     }
 }
@@ -427,8 +477,10 @@ impl Server {
     fn unused<P: Packet>(&mut self, now: Time, discipline: &Discipline<P>) -> Option<u64> {
         match self {
             Server::Trace(server) => Some(server.cursor.seek(now)),
-            Server::Rate(server) if discipline.counts_unused() => Some(server.unused(now)),
-            Server::Rate(_) => None,
+            Server::Rate(server) | Server::Shared(server) if discipline.counts_unused() => {
+                Some(server.unused(now))
+            }
+            Server::Rate(_) | Server::Shared(_) => None,
         }
     }
 
@@ -437,7 +489,9 @@ impl Server {
     fn on_idle(&mut self, now: Time) {
         match self {
             Server::Trace(server) => server.remaining = 0,
-            Server::Rate(server) => (server.idle_since, server.idle_bytes) = (now, 0),
+            Server::Rate(server) | Server::Shared(server) => {
+                (server.idle_since, server.idle_bytes) = (now, 0);
+            }
         }
     }
 }

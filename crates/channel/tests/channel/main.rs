@@ -3,5 +3,6 @@
 mod corpus;
 mod foreign_queues;
 mod generate;
+mod medium;
 mod properties;
 mod recordings;

@@ -537,6 +537,87 @@ fn losses_on_the_way_are_not_the_bottlenecks() {
     assert!(policed.metrics.loss_rate > Some(0.4));
 }
 
+/// A flow that always has data for 130 Mbit/s of Wi-Fi, whose acknowledgements answer this many
+/// packets each.
+fn over_wifi(ack_every: u32) -> Scenario {
+    Scenario {
+        ack: "same".to_owned(),
+        medium: "wifi:aggregate=32".to_owned(),
+        ack_every,
+        ..single("rate:130", "infinite", "constant:rate_mbps=150", 5.0)
+    }
+}
+
+#[test]
+fn on_a_shared_medium_acknowledgements_take_capacity_from_the_data() {
+    let mbps = |ack_every| run(&over_wifi(ack_every)).metrics.throughput_mbps;
+    // 32 packets of 1544 bytes take 3084 µs behind a preamble of 40; AIFS, 7.5 slots, SIFS and
+    // BlockAck 158.5.
+    let alone = 32.0 * 12_000.0 / (3_084.0 + 40.0 + 158.5);
+    let rates = [1, 2, 1000].map(mbps);
+    assert!((rates[2] / alone - 1.0).abs() < 0.01, "{rates:?} {alone}");
+    assert!(
+        rates.is_sorted() && rates[0] < 0.93 * alone,
+        "{rates:?} {alone}"
+    );
+}
+
+#[test]
+fn packets_of_an_aggregate_arrive_together() {
+    let outcome = run(&Scenario {
+        records: true,
+        ..over_wifi(1)
+    });
+    let times = arrivals(&outcome);
+    let together: Vec<usize> = times.chunk_by(|a, b| a == b).map(<[f64]>::len).collect();
+    let full = together.iter().filter(|&&packets| packets == 32).count();
+    assert!(
+        together.iter().all(|&packets| packets <= 32),
+        "{together:?}"
+    );
+    assert!(
+        full * 10 > together.len() * 9,
+        "{full} of {}",
+        together.len()
+    );
+}
+
+#[test]
+fn a_shared_medium_takes_rates_both_ways() {
+    for (scenario, message) in [
+        (
+            Scenario {
+                ack: "ideal".to_owned(),
+                ..over_wifi(1)
+            },
+            "ack must be a constant rate, `rate:MBPS`, beside medium, not `ideal`",
+        ),
+        (
+            Scenario {
+                trace: "city-driving-3g-up".to_owned(),
+                ..over_wifi(1)
+            },
+            "trace must be a constant rate, `rate:MBPS`, beside medium, not `city-driving-3g-up`",
+        ),
+        (
+            Scenario {
+                light_trace: Some("light".to_owned()),
+                ..over_wifi(1)
+            },
+            "medium must be left out beside light_trace, not `wifi:aggregate=32`",
+        ),
+        (
+            Scenario {
+                medium: "wifi:aggregate=0".to_owned(),
+                ..over_wifi(1)
+            },
+            "medium `wifi:aggregate=0`: aggregate must be a whole number between 1 and 64, not `0`",
+        ),
+    ] {
+        assert_eq!(scenario.plan().unwrap_err().to_string(), message);
+    }
+}
+
 #[test]
 fn a_loss_model_loses_bursts_before_the_bottleneck() {
     let outcome = run(&Scenario {
