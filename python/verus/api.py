@@ -613,7 +613,7 @@ class Tuning:
             `verdicts` (`better`, `equal` or `worse` than the start).
 
         Raises:
-            ValueError: The folder was judged before, no candidate meets all bounds, or a run fails.
+            ValueError: The folder was judged before, the search has no finalist, or a run fails.
         """
         from verus.lab.tuning.folder import TuneFolder
         from verus.lab.tuning.judging import judge
@@ -678,7 +678,7 @@ def tune(
     """
     from verus.lab.tuning.folder import TuneFolder
     from verus.lab.tuning.problem import problem_of
-    from verus.lab.tuning.search import Search
+    from verus.lab.tuning.search import Search, failures
     from verus.suites.bounds import checks_of
 
     if threads is not None:
@@ -701,6 +701,8 @@ def tune(
         folder.check()
         checks = checks_of(problem, threads)
         ran = Search(problem, folder, work, keys=store.Keys(store.engine()), checks=checks).run(progress)
+    if problem_of_some := failures(ran):
+        warnings.warn(problem_of_some, stacklevel=2)
     return Tuning(
         folder=folder.path,
         candidates=ran["candidates"],
