@@ -204,7 +204,9 @@ def _changes(path: Path) -> list[Any]:
         raise FieldError("changes", str(error)) from error
     try:
         changes = json.loads(text.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise FieldError("changes", f"`{path}` is nested too deeply") from None
+    except ValueError as error:
         raise FieldError("changes", f"`{path}` is not JSON: {error}") from error
     if not isinstance(changes, list):
         raise FieldError("changes", f"`{path}` must hold a list of changes")
