@@ -116,6 +116,10 @@ def compare(
     target = out if out is not None or json_ else _new_name()
     if target is not None:
         check_folder(target, force=force)
+    else:
+        for name, value in {**options, "report": report}.items():
+            if name in ("records", "report", "bin_ms") and value:
+                raise FieldError(name, "is for saved results (with --json also --out DIR)")
     talk.detail(f"{len(runs)} runs of {settings.duration_s:g} s")
     for cut_warning in inputs.cut_warnings(run.scenario for run in runs):
         talk.say(f"Warning: {cut_warning}")
