@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -334,3 +335,31 @@ except KeyboardInterrupt:
 def test_an_interrupted_import_of_numpy_is_an_interruption() -> None:
     ran = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
     assert (ran.stdout, ran.stderr) == ("interrupted False\n", "")
+
+
+def test_numbers_of_numpy_are_taken_like_those_of_python() -> None:
+    def run(whole: Callable[[int], Any], real: Callable[[float], Any]) -> Metrics:
+        link = Link.constant(whole(8), loss=real(0.25), changes=[{"at_s": whole(1), "rate_mbps": real(2)}])
+        flow = Flow("cubic", start_s=whole(1), bytes=whole(50_000))
+        return simulate(link=link, flows=[flow], duration_s=real(2)).metrics
+
+    assert run(np.int64, np.float32) == run(int, float)
+
+
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        (
+            lambda: Link.constant(8, changes=[{"at_s": 1, "rate_mbps": np.nan}]),
+            r"changes\[0\]\.rate_mbps: must be a finite",
+        ),
+        (lambda: Link.constant(8, changes=[[[[[[[[[[[[1]]]]]]]]]]]]), "changes: is nested too deeply"),  # type: ignore[list-item]
+        (lambda: Link.constant(8, changes=5), "changes: must be a list"),  # type: ignore[arg-type]
+        (lambda: Link.constant(8, loss=1j), "loss: must be a number"),  # type: ignore[arg-type]
+        (lambda: Flow("cubic", start_s=np.array([1, 2])), "start_s: must be a number"),  # type: ignore[arg-type]
+        (lambda: Link.constant(1e16), "trace: channel `rate:10000000000000000`"),
+    ],
+)
+def test_a_value_that_is_no_number_is_refused_by_its_field(made: Callable[[], object], problem: str) -> None:
+    with pytest.raises(FieldError, match=f"^{problem}"):
+        made()

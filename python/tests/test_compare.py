@@ -330,3 +330,13 @@ def test_rows_printed_at_once_are_those_of_saved_results(verus: Command, tmp_pat
     assert verus(*words, "--json", "--out", "here").out == at_once
     saved = Results.read(tmp_path / "here").to_rows()
     assert [json.loads(line) for line in at_once.splitlines()] == saved
+
+
+@pytest.mark.parametrize("option", [["--records"], ["--report"], ["--bin", "50"]])
+def test_options_of_saved_results_are_refused_where_none_are_saved(
+    verus: Callable[..., Any], option: list[str]
+) -> None:
+    refused = verus("compare", "--trace", "rate:8", "--scheme", "cubic", "--duration", "1", "--json", *option)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"{option[0]}" in refused.err
+    assert "is for saved results" in refused.err

@@ -280,3 +280,27 @@ def test_a_small_compressed_log_is_not_unpacked_without_end(tmp_path: Path) -> N
     assert path.stat().st_size < 1_000_000
     with pytest.raises(ValueError, match="the gzip data: it expands to more than"):
         qlog.read(path)
+
+
+def test_two_logs_that_would_share_a_page_are_refused(verus: Command, tmp_path: Path) -> None:
+    paths = [write(tmp_path / name, FORMS["compressed"]) for name in ("a.qlog.gz", "a.sqlog.gz")]
+    refused = verus("report", *paths)
+    assert refused.code == 2
+    assert "would share the page" in refused.err
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_a_file_that_is_no_page_of_the_log_is_kept_without_force(verus: Command, tmp_path: Path) -> None:
+    log, page = write(tmp_path / "a&b.qlog.gz", FORMS["compressed"]), write(tmp_path / "a&b.html", "mine")
+    refused = verus("report", log)
+    assert (refused.code, page.read_text()) == (2, "mine")
+    assert "--force replaces it" in refused.err
+    assert verus("report", log, "--force").code == 0
+    assert verus("report", log).code == 0
+
+
+def test_out_is_refused_for_a_log(verus: Command, tmp_path: Path) -> None:
+    log = write(tmp_path / "a.qlog.gz", FORMS["compressed"])
+    refused = verus("report", log, "--out", tmp_path / "out")
+    assert (refused.code, refused.err[:28]) == (2, "verus: --out: is for the pag")
+    assert not (tmp_path / "a.html").exists()

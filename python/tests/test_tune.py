@@ -561,6 +561,32 @@ search = { candidates = 8, finalists = 8 }
     assert "fixed.py:Fixed:packets=20 failed over rate:6" in words(tmp_path / "tuned")
 
 
+@pytest.mark.parametrize(("choices", "failed", "code"), [(["angry", "furious"], 4, 1), (["calm", "angry"], None, 0)])
+def test_candidates_that_fail_are_counted_with_the_reason_of_the_first(
+    verus: Command, tmp_path: Path, choices: list[str], failed: int | None, code: int
+) -> None:
+    (tmp_path / "fixed.py").write_text(FIXED.replace('self.mood == "angry"', 'self.mood != "calm"'))
+    (tmp_path / "gains.toml").write_text(f"""
+scheme = "fixed.py:Fixed"
+rivals = []
+keys = {{ packets = {{ from = 5, to = 50 }}, mood = {{ choices = {json.dumps(choices)} }} }}
+tune = {{ trace = "rate:4", duration_s = 1 }}
+judge = {{ trace = "rate:6", duration_s = 1 }}
+aim = {{ most = ["utilization"] }}
+search = {{ candidates = 4, batch = 4 }}
+""")
+    ran = verus("tune", "gains.toml", "--out", "tuned", "--json")
+    candidates = json.loads((tmp_path / "tuned" / "search.json").read_text())["candidates"]
+    broken = sum(candidate["state"] == "broken" for candidate in candidates)
+    assert broken == failed if failed else 0 < broken < 4
+    before = "verus" if code else "Warning"
+    assert ran.code == code
+    assert re.search(rf"{before}: {broken} of 4 candidates failed; the first, `fixed\.py:.*no more", ran.err)
+    if code:
+        judged = verus("tune", "gains.toml", "--out", "tuned", "--judge")
+        assert (judged.code, judged.err[:44]) == (2, "verus: `tuned`: all candidates failed (4 of ")
+
+
 def test_nothing_is_judged_before_the_search_is_done(verus: Command, written: Path) -> None:
     ran = verus("tune", "gains.toml", "--out", "tuned", "--judge")
     assert (ran.code, ran.err[:39]) == (2, "verus: --judge: `tuned` holds no search")

@@ -31,7 +31,16 @@ from verus.lab.results import Results
 from verus.lab.results_folder import check_folder, new_folder
 from verus.lab.runner import Progress, RunError, as_ended, run_all, run_each, sort_out
 from verus.lab.sandbox import Sandbox
-from verus.lab.scenario import DEFAULT_CHANNELS, DEFAULT_SCHEMES, PAPER_QUEUE, Contestant, Run, Settings, check_fields
+from verus.lab.scenario import (
+    DEFAULT_CHANNELS,
+    DEFAULT_SCHEMES,
+    PAPER_QUEUE,
+    Contestant,
+    Run,
+    Settings,
+    check_fields,
+    plain,
+)
 from verus.lab.schema import PathOptions, PathSettings, RunOptions, RunSettings, Scenario
 from verus.report import summary
 from verus.report.table import comparison as comparison_table
@@ -137,7 +146,7 @@ class Link(PathSettings, _Bottleneck):
         """
         above_zero("mbps", mbps, "Mbit/s")
         # All digits without an exponent, whose `+` would join two channels.
-        return cls(trace=f"rate:{repr(float(mbps)).removesuffix('.0')}", **options)
+        return cls(trace=f"rate:{np.format_float_positional(float(mbps), trim='-')}", **options)
 
 
 @contextlib.contextmanager
@@ -188,11 +197,11 @@ class Flow:
         joined = ",".join(f"{key}={_value(value)}" for key, value in params.items())
         text = text_of(scheme)
         self.scheme = text + ("," if "=" in text else ":") * bool(joined) + joined
-        self.start_s = start_s
-        self.stop_s = stop_s
-        self.delay_ms = delay_ms
+        self.start_s: float = plain("start_s", start_s)
+        self.stop_s: float | None = plain("stop_s", stop_s)
+        self.delay_ms: float | None = plain("delay_ms", delay_ms)
         self.crosses = crosses
-        self.bytes = bytes
+        self.bytes: int | None = plain("bytes", bytes)
         self.traffic = traffic
         Contestant.from_scheme(self.scheme)
         # Valid values of `crosses` depend on the link.
@@ -613,7 +622,7 @@ class Tuning:
             `verdicts` (`better`, `equal` or `worse` than the start).
 
         Raises:
-            ValueError: The folder was judged before, no candidate meets all bounds, or a run fails.
+            ValueError: The folder was judged before, the search has no finalist, or a run fails.
         """
         from verus.lab.tuning.folder import TuneFolder
         from verus.lab.tuning.judging import judge
@@ -678,7 +687,7 @@ def tune(
     """
     from verus.lab.tuning.folder import TuneFolder
     from verus.lab.tuning.problem import problem_of
-    from verus.lab.tuning.search import Search
+    from verus.lab.tuning.search import Search, failures
     from verus.suites.bounds import checks_of
 
     if threads is not None:
@@ -701,6 +710,8 @@ def tune(
         folder.check()
         checks = checks_of(problem, threads)
         ran = Search(problem, folder, work, keys=store.Keys(store.engine()), checks=checks).run(progress)
+    if problem_of_some := failures(ran):
+        warnings.warn(problem_of_some, stacklevel=2)
     return Tuning(
         folder=folder.path,
         candidates=ran["candidates"],

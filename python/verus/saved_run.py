@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+
+from markupsafe import Markup, escape
 
 from verus import papers
 from verus.lab import qlog
@@ -38,11 +41,34 @@ def write_page(results: Results, folder: Path) -> Path:
     return path
 
 
-def write_log_page(log: Path) -> Path:
-    """Draws the congestion graph of each trace of a qlog, on a page beside it.
+def log_pages(logs: Sequence[Path], *, force: bool) -> list[Path]:
+    """The pages of logs, each beside its log, checked before any is drawn.
 
-    Returns:
-        The page's path.
+    Raises:
+        ValueError: Two logs have one page, or a file of that name is no page of the log and `force` is not set.
+    """
+    pages: dict[Path, Path] = {}
+    for log in logs:
+        page = (log.with_suffix("") if log.suffix == ".gz" else log).with_suffix(".html")
+        if page in pages:
+            raise ValueError(f"`{pages[page]}` and `{log}` would share the page `{page}`: rename one of them")
+        if not force and page.exists() and _drawn_from(log).encode() not in page.read_bytes():
+            raise ValueError(f"`{page}` exists and is no page of `{log}`; --force replaces it")
+        pages[page] = log
+    return list(pages)
+
+
+def _drawn_from(log: Path) -> str:
+    """The beginning of the first sentence of a log's page."""
+    return f"Drawn from {escape(log.name)}, what "
+
+
+def write_log_page(log: Path, path: Path) -> None:
+    """Draws the congestion graph of each trace of a qlog on a page.
+
+    Args:
+        log: The qlog.
+        path: The page, as `log_pages` names it.
     """
     figures = [congestion(trace, name=f"congestion-{number}") for number, trace in enumerate(qlog.read_all(log), 1)]
     several = len(figures) > 1
@@ -50,8 +76,6 @@ def write_log_page(log: Path) -> Path:
         Section(title=f"Congestion graph of trace {number}" if several else "Congestion graph", figures=[figure])
         for number, figure in enumerate(figures, 1)
     ]
-    lead = f"Drawn from {log.name}, what {'each sender' if several else 'one sender'} did."
+    lead = Markup(_drawn_from(log)) + f"{'each sender' if several else 'one sender'} did."
     page = Page(title=figures[0].title, lead=lead, sections=sections)
-    path = (log.with_suffix("") if log.suffix == ".gz" else log).with_suffix(".html")
     replace_whole(path, to_html(page).encode())
-    return path

@@ -116,6 +116,10 @@ def compare(
     target = out if out is not None or json_ else _new_name()
     if target is not None:
         check_folder(target, force=force)
+    else:
+        for name, value in {**options, "report": report}.items():
+            if name in ("records", "report", "bin_ms") and value:
+                raise FieldError(name, "is for saved results (with --json also --out DIR)")
     talk.detail(f"{len(runs)} runs of {settings.duration_s:g} s")
     for cut_warning in inputs.cut_warnings(run.scenario for run in runs):
         talk.say(f"Warning: {cut_warning}")
@@ -204,7 +208,9 @@ def _changes(path: Path) -> list[Any]:
         raise FieldError("changes", str(error)) from error
     try:
         changes = json.loads(text.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise FieldError("changes", f"`{path}` is nested too deeply") from None
+    except ValueError as error:
         raise FieldError("changes", f"`{path}` is not JSON: {error}") from error
     if not isinstance(changes, list):
         raise FieldError("changes", f"`{path}` must hold a list of changes")

@@ -33,21 +33,23 @@ def report(
     out
         Folder for the report of several folders. Default: a new one in `verus-results`.
     force
-        Replace the contents of that folder.
+        Replace the contents of that folder, or a file beside a log that is no page of it.
     """
     from verus.errors import FieldError
     from verus.lab.metric_rows import CHECK, SWEEP, TUNE
     from verus.lab.qlog_events import is_log_name
     from verus.lab.results import Results
     from verus.lab.results_folder import check_folder, new_folder, new_name, own
-    from verus.saved_run import write_log_page, write_page
+    from verus.saved_run import log_pages, write_log_page, write_page
 
     logs = [path for path in folders if is_log_name(path) and not path.is_dir()]
-    for log in logs:
-        with talk.doing(f"drawing {log}"):
-            drawn = write_log_page(log)
-        talk.say(f"Report: {drawn}")
     folders = [path for path in folders if path not in logs]
+    if out is not None and len(folders) < 2:
+        raise FieldError("out", "is for the page of several folders; one is drawn into its folder, a log beside it")
+    for log, log_page in zip(logs, log_pages(logs, force=force), strict=True):
+        with talk.doing(f"drawing {log}"):
+            write_log_page(log, log_page)
+        talk.say(f"Report: {log_page}")
     if not folders:
         return 0
     kinds = [_kind(folder) for folder in folders]
@@ -73,8 +75,6 @@ def report(
             write_page(results, draft)
         talk.say(f"Report: {target / 'report.html'}")
         return 0
-    if out is not None:
-        raise FieldError("out", "is for the page of several folders; that of one is written into it")
     (folder,), (kind,) = folders, kinds
     with talk.doing(f"drawing {folder}"):
         if kind == CHECK:

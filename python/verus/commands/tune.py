@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +24,8 @@ from verus.lab.store import Keys
 from verus.lab.tuning.folder import TuneFolder
 from verus.lab.tuning.judging import judge as judge_finalists
 from verus.lab.tuning.problem import Problem, read
-from verus.lab.tuning.search import Search
+from verus.lab.tuning.search import Search, all_failed, failures
+from verus.report.printable import line
 from verus.report.tune_page import front_table, judged_table, saved
 from verus.suites.bounds import checks_of
 
@@ -103,6 +105,11 @@ def _tuned(
         table_console().print(front_table(outcome).terminal())
     talk.say(saved(outcome))
     talk.say(f"Search: {folder.path} (`verus report {folder.path}` draws its page)")
+    if all_failed(outcome):
+        print(line(f"verus: {failures(outcome)}"), file=sys.stderr)
+        return 1
+    if problem_of_some := failures(outcome):
+        talk.say(f"Warning: {problem_of_some}")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from numbers import Integral, Real
 from os import PathLike
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ def text_list(name: str, values: Iterable[Entry]) -> Iterable[Entry]:
 
 
 def _number(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise FieldError(name, f"must be a number, not {value!r}")
 
 
@@ -46,7 +47,7 @@ def at_least(name: str, value: float, least: int, most: int | None = None) -> No
 def whole(name: str, value: int, least: int, most: int | None = None) -> None:
     """As `at_least`, of whole numbers."""
     at_least(name, value, least, most)
-    if not isinstance(value, int):
+    if not isinstance(value, Integral):
         raise FieldError(name, f"must be a whole number, not {value!r}")
 
 
@@ -57,7 +58,7 @@ def check_seed(seed: int) -> None:
 
 def _short(value: float) -> str:
     """A number as typed: a whole float without its `.0`."""
-    return str(value) if isinstance(value, int) else f"{value:g}"
+    return str(value) if isinstance(value, Integral) else f"{value:g}"
 
 
 def checked(name: str, text: str, check: Callable[[str], Parsed]) -> Parsed:

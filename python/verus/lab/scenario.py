@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, cast
 
 from verus import _verus, controller
@@ -179,6 +179,7 @@ def make_run(
     """
     sends = {} if traffic == "full" else {"traffic": traffic}
     flows = [{"scheme": text, "start_s": 0.0, "stop_s": None, "delay_ms": None, **sends} for text in contestant.flows]
+    fields = {name: plain(name, value) for name, value in fields.items()}
     scenario = {**DEFAULTS, **fields, "trace": path or trace, "queue": queue, "flows": flows}
     return Run(trace=trace, queue=queue, contestant=contestant, scenario=cast("Scenario", scenario), part=part)
 
@@ -199,17 +200,63 @@ def warning(scenario: Mapping[str, Any]) -> str | None:
     return f"nothing arrives: the delay, {delay_s:g} s each way, is longer than the run, {scenario['duration_s']:g} s"
 
 
+def plain(name: str, value: Any, depth: int = 0) -> Any:
+    """A value of a field as JSON has it: numbers of NumPy as Python's.
+
+    Raises:
+        FieldError: It is nested too deeply.
+
+    Example:
+        >>> import numpy as np
+        >>> plain("changes", [{"at_s": np.int64(2), "rate_mbps": np.float32(0.5)}])
+        [{'at_s': 2, 'rate_mbps': 0.5}]
+    """
+    if depth > _MOST_DEPTH:
+        raise FieldError(name, "is nested too deeply")
+    if isinstance(value, Mapping):
+        return {key: plain(name, each, depth + 1) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([plain(name, each, depth + 1) for each in value])
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
+#: The deepest nesting of a field: a list of changes has a depth of 2.
+_MOST_DEPTH = 10
+
+
+def check_value(name: str, value: Any) -> None:
+    """Refuses what JSON cannot hold, such as infinity, with the name of its field or of the part of it.
+
+    Raises:
+        FieldError: The first such value.
+    """
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            check_value(f"{name}.{key}", each)
+    elif isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            check_value(f"{name}[{index}]", each)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise FieldError(name, f"must be a finite number, not {value:g}")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise FieldError(name, f"must be a number of 64 bits, not {value}")
+    elif not isinstance(value, str | int | float | None):
+        raise FieldError(name, f"must be a number or a text, not {value!r}")
+
+
 def check_fields(values: Mapping[str, Any], *, flow: bool = False) -> None:
     """Refuses fields of a scenario, or of a flow, that Rust would refuse if the others had their defaults.
 
     Raises:
         FieldError: The first invalid field, and its range.
     """
+    values = {name: plain(name, value) for name, value in values.items()}
     for name, value in values.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise FieldError(name, f"must be a finite number, not {value:g}")
-        if isinstance(value, int) and not -(2**63) <= value < 2**64:
-            raise FieldError(name, f"must be a number of 64 bits, not {value}")
+        check_value(name, value)
     try:
         _verus.check_scenario(json.dumps({"flows": [values]} if flow else values))
     except FieldError as error:
@@ -251,11 +298,8 @@ class Settings(RunSettings, PathSettings):
     transports: Sequence[str] = ("udp",)
 
     def __post_init__(self) -> None:
-        # A whole number of NumPy is no `int`, which JSON needs.
         for entry in fields(self):
-            value = getattr(self, entry.name)
-            if isinstance(value, Integral) and not isinstance(value, int):
-                object.__setattr__(self, entry.name, int(value))
+            object.__setattr__(self, entry.name, plain(entry.name, getattr(self, entry.name)))
         if self.virtual:
             object.__setattr__(self, "emulate", True)
 
@@ -391,7 +435,7 @@ class Settings(RunSettings, PathSettings):
         """The settings that a scenario has under the same name and with the same meaning."""
         shared_fields = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name in DEFAULTS}
         del shared_fields["flows"]
-        return {**shared_fields, "changes": list(self.changes)}
+        return {**shared_fields, "changes": list(text_list("changes", self.changes))}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; `from_dict` undoes it."""

@@ -22,7 +22,7 @@ from typing import Any, NoReturn, cast
 from verus import _verus
 from verus.errors import FieldError, near_or_all, shown
 from verus.lab import bounded_reading
-from verus.lab.scenario import DEFAULTS, SCHEMA
+from verus.lab.scenario import DEFAULTS, SCHEMA, check_value
 from verus.lab.schema import Scenario
 from verus.report.wanted import Wanted
 
@@ -421,6 +421,8 @@ def _bdp_bytes(table: _Table, scenario: Mapping[str, Any], count: float, least_p
 def _try(table: _Table, scenario: Mapping[str, Any]) -> None:
     """Has the simulator check it, with a stand-in for the sender under test."""
     try:
+        for name, value in scenario.items():
+            check_value(name, value)
         text = json.dumps(with_sender(scenario, _STAND_IN), allow_nan=False)
         _verus.check_scenario(text)
         _verus.check_queue(scenario["queue"])

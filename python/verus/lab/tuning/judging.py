@@ -18,7 +18,7 @@ from verus.lab.tuning import race
 from verus.lab.tuning.folder import TuneFolder
 from verus.lab.tuning.overlap import path_of
 from verus.lab.tuning.problem import HALVES, JUDGE, TUNE, Problem
-from verus.lab.tuning.search import Evaluation, mean, values_of
+from verus.lab.tuning.search import COMPLETE, Evaluation, all_failed, failures, mean, values_of
 
 #: How a finalist compares with the start in an aim.
 BETTER, EQUAL, WORSE = "better", "equal", "worse"
@@ -38,7 +38,7 @@ def judge(problem: Problem, folder: TuneFolder, work: Work, *, keys: Keys) -> di
 
     Raises:
         FieldError: The folder is of another search, was judged, or is not finished.
-        ValueError: No candidate meets all bounds, or a run of the start fails.
+        ValueError: The search has no finalist, or a run of the start fails.
     """
     if not folder.search.exists():
         raise FieldError("judge", f"`{folder.path}` holds no search: `verus tune FILE --out {folder.path}` comes first")
@@ -53,7 +53,7 @@ def judge(problem: Problem, folder: TuneFolder, work: Work, *, keys: Keys) -> di
     with folder.held():
         if not folder.judged.exists():
             if not search["finalists"]:
-                raise ValueError(f"`{folder.path}`: no candidate meets all bounds: there is nothing to judge")
+                raise ValueError(f"`{folder.path}`: {_no_finalist(search)}: there is nothing to judge")
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             folder.write(folder.judged, {"began": now, "finalists": search["finalists"]})
         judged = folder.read(folder.judged)
@@ -79,6 +79,15 @@ def judge(problem: Problem, folder: TuneFolder, work: Work, *, keys: Keys) -> di
         judged = {**judged, "senders": senders, "failed": failed}
         folder.write(folder.judged, judged)
     return judged
+
+
+def _no_finalist(search: Mapping[str, Any]) -> str:
+    """Why a finished search has no finalist."""
+    if all_failed(search):
+        return f"all candidates failed ({failures(search)})"
+    if not any(candidate["state"] == COMPLETE for candidate in search["candidates"]):
+        return "no candidate ran all rows"
+    return "no candidate meets all bounds"
 
 
 def _telling(problem: Problem, half: str, senders: Sequence[list[dict[str, Any]]]) -> list[int]:

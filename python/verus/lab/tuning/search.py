@@ -507,6 +507,29 @@ class Search:
         return made
 
 
+def failures(search: Mapping[str, Any]) -> str:
+    """How many candidates of a search are broken, and why the first is; empty if none is.
+
+    Example:
+        >>> broken = {"state": "broken", "scheme": "a.py:A", "why": "over rate:8, seed 1: no more"}
+        >>> failures({"candidates": [broken, {"state": "complete"}]})
+        '1 of 2 candidates failed; the first, `a.py:A`, over rate:8, seed 1: no more'
+    """
+    broken = [candidate for candidate in search["candidates"] if candidate["state"] == BROKEN]
+    if not broken:
+        return ""
+    first = broken[0]
+    return (
+        f"{len(broken)} of {len(search['candidates'])} candidates failed; the first, `{first['scheme']}`, "
+        f"{first['why']}"
+    )
+
+
+def all_failed(search: Mapping[str, Any]) -> bool:
+    """Whether every candidate of a search is broken."""
+    return all(candidate["state"] == BROKEN for candidate in search["candidates"])
+
+
 def thinned(front: Sequence[Entry], most: int) -> list[Entry]:
     """At most so many of a front, evenly along it, both ends among them.
 
