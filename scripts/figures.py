@@ -115,7 +115,9 @@ class Made:
 
 OF: dict[str, Made] = {
     "claims.csv": Made(
-        ["cubic", "model", "newreno", "sprout", "vegas", "verus"], (CHANNELS, "python/verus/papers/claims.csv"), pauses=True
+        ["cubic", "model", "newreno", "sprout", "vegas", "verus"],
+        (CHANNELS, "python/verus/papers/claims.csv"),
+        pauses=True,
     ),
     "ablation.csv": Made(["cubic", "verus"]),
     "arena.csv": Made(sorted({scheme.partition(":")[0] for scheme in ARENA.values()}), pauses=True),

@@ -338,7 +338,10 @@ def failing(body: str, **more: str) -> str:
         (failing("", on_feedback="raise SystemExit(3)"), r"Bad.on_feedback at .* SystemExit: 3"),
         (failing("", probe="return 3"), r"Bad.probe: TypeError: it must return a dict"),
         *(
-            (failing("", probe=f"return {{'{name}': 1.0}}"), rf"Bad.probe: ValueError: `{name}` is a column of every ser")
+            (
+                failing("", probe=f"return {{'{name}': 1.0}}"),
+                rf"Bad.probe: ValueError: `{name}` is a column of every ser",
+            )
             for name in ("throughput_mbps", "window_bytes", "run", "phase")
         ),
         (
