@@ -218,6 +218,14 @@ def test_a_log_of_packets_is_read_line_by_line(verus: Command, tmp_path: Path) -
     ran = verus("trace", "fit", str(log))
     assert (ran.code, ran.out) == (2, "")
     assert f"line 3: `10,soon` is not a row of {fitting.HEADER}" in ran.err
+    log.write_text(f"{fitting.HEADER}\n10,20\n0,30\n")
+    assert "line 3: sent at 0 ms, after one at 10 ms" in verus("trace", "fit", str(log)).err
+    # A receiver's clock that is behind says nothing of propagation.
+    rows = (f"{at * 10},{at * 10 - 500 + waits[at]}" for at in range(4_000))
+    log.write_text("\n".join([fitting.HEADER, *rows]) + "\n")
+    ran = verus("trace", "fit", str(log))
+    assert "--jitter uniform" in ran.out
+    assert "--delay-ms" not in ran.out
     log.write_text(f"{fitting.HEADER}\n0,20\n10,\n")
     ran = verus("trace", "fit", str(log))
     assert ran.code == 1

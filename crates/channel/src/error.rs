@@ -246,6 +246,9 @@ pub enum Problem {
     /// A number past what 64 bits hold.
     #[error("the time `{0}` does not fit in 64 bits")]
     TooLarge(String),
+    /// A time that counts milliseconds or finer where seconds are meant.
+    #[error("`{0}` is no Unix time in seconds: divide milliseconds by 1000")]
+    NotSeconds(String),
     /// Earlier than the line before.
     #[error("time goes backwards ({time} after {before})")]
     Backwards {

@@ -1,7 +1,7 @@
 //! Parts shared by `serve`, `send` and `receive`: the folder of keys and known hosts, the
 //! connection to a server, and the transfer of several files over one connection.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::env;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -20,6 +20,7 @@ use verus_measure::qlog::Subject;
 use verus_quinn::View;
 use verus_senders::{RECOMMENDED, Scheme};
 use verus_transfer::address::Host;
+use verus_transfer::paths::RelativePath;
 use verus_transfer::private::Home;
 use verus_transfer::secrets::{Fingerprint, Token};
 use verus_transfer::trust::Trust;
@@ -272,6 +273,8 @@ async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Failure> {
 pub struct Job {
     /// Its name in the output and in messages.
     pub shown: String,
+    /// The path below the other end's folder, or ours, under which it arrives.
+    pub target: RelativePath,
     /// Its size, in bytes.
     pub size: u64,
     /// Transfers it.
@@ -280,6 +283,23 @@ pub struct Job {
 
 /// A transfer under way.
 pub type Working = std::pin::Pin<Box<dyn Future<Output = Result<Delivered, Trouble>> + Send>>;
+
+/// Refuses two files that would arrive under one name: which of them stayed would be chance.
+///
+/// # Errors
+/// Names the first two.
+pub fn check_targets(jobs: &[Job]) -> Result<(), Failure> {
+    let mut arrivals = BTreeMap::new();
+    for job in jobs {
+        if let Some(other) = arrivals.insert(&job.target, &job.shown) {
+            let (shown, target) = (&job.shown, &job.target);
+            return Err(Failure::usage(format_args!(
+                "`{other}` and `{shown}` would both arrive as `{target}`: transfer one at a time"
+            )));
+        }
+    }
+    Ok(())
+}
 
 /// Transfers several files, and reports each. The entries of a folder in `unavailable` are reported
 /// like failed transfers, and do not prevent the others.

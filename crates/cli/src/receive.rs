@@ -70,6 +70,7 @@ async fn receive(client: &Arc<Client>, into: &Folder, args: &Args, ui: &Ui) -> R
         jobs.extend(some);
         unavailable.extend(missing);
     }
+    files::check_targets(&jobs)?;
     files::run(jobs, unavailable, client, host, &args.more, "receive", ui).await
 }
 
@@ -137,6 +138,7 @@ fn job(
     let name = name.to_owned();
     Ok(Job {
         shown: remote.to_string(),
+        target: local.clone(),
         size,
         work: Box::new(move |client, gauge| {
             Box::pin(async move {

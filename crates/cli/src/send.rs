@@ -57,6 +57,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     for path in &args.files {
         plan.add(path, args, ui)?;
     }
+    files::check_targets(&plan.jobs)?;
     let host = &args.to.host;
     let logs = args.qlog.open()?;
     files::session(host, &args.more, logs, ui, |client| async move {
@@ -181,6 +182,7 @@ fn job(
 ) -> Job {
     Job {
         shown,
+        target: target.clone(),
         size,
         work: Box::new(move |client, gauge| {
             Box::pin(async move {

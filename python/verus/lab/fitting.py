@@ -115,7 +115,8 @@ def read_packets(path: Path) -> Packets:
     if path.is_dir():
         return _of_results(path)
     text = bounded_reading.given(path, _LARGEST_LOG)
-    sent, received = [], []
+    sent: list[float] = []
+    received: list[float] = []
     for number, line in enumerate(io.BytesIO(text), 1):
         fields = line.decode("utf-8", errors="replace").strip().split(",")
         if number == 1 and ",".join(fields) == HEADER:
@@ -127,6 +128,10 @@ def read_packets(path: Path) -> Packets:
             times = np.nan, np.inf
         if not (np.isfinite(times[0]) and not np.isinf(times[1])):
             raise ValueError(f"`{path}`, line {number}: `{','.join(fields)[:40]}` is not a row of {HEADER}")
+        if sent and times[0] < sent[-1]:
+            raise ValueError(
+                f"`{path}`, line {number}: sent at {times[0]:g} ms, after one at {sent[-1]:g} ms: sort by it"
+            )
         sent.append(times[0])
         received.append(times[1])
     delays = np.array(received) - np.array(sent)
@@ -485,6 +490,10 @@ _JITTER: Mapping[str, tuple[Callable[[Numbers], tuple[float, dict[str, float]]],
 }
 
 
+#: The longest propagation that ``verus compare`` takes.
+_MOST_DELAY_MS = 100_000.0
+
+
 def fit_jitter(delays_ms: Numbers) -> Fit | None:
     """The jitter of these one-way delays, and the propagation without it; None where they do not differ.
 
@@ -512,7 +521,11 @@ def fit_jitter(delays_ms: Numbers) -> Fit | None:
     parameters, _, method = _JITTER[kind := nearest(delays_ms)]
     base, found = parameters(delays_ms)
     values = ",".join(f"{key}={value:.4g}" for key, value in found.items())
-    settings: dict[str, float | str] = {"delay_ms": float(f"{base:.4g}"), "jitter": f"{kind}:{values}"}
+    settings: dict[str, float | str] = {"jitter": f"{kind}:{values}"}
+    if 0 <= base <= _MOST_DELAY_MS:
+        settings = {"delay_ms": float(f"{base:.4g}"), **settings}
+    else:
+        method += "; the clocks of the two ends differ, so that propagation is unknown"
     quantities = [_quantity("one-way delay, ms", second, sample(nearest(first), first))]
     return Fit(model="jitter", settings=settings, method=method, quantities=quantities)
 

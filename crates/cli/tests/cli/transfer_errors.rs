@@ -287,6 +287,29 @@ fn a_file_that_may_not_be_read_is_named_at_either_end() {
 }
 
 #[test]
+fn two_files_that_would_arrive_under_one_name_are_refused() {
+    let scene = Scene::new();
+    let server = scene.serve("");
+    for folder in ["one", "two"] {
+        fs::create_dir(scene.path("here").join(folder)).expect("a folder");
+    }
+    scene.write("here/one/same", b"1");
+    scene.write("here/two/same", b"22");
+    let address = &server.address;
+    let both = ["`one/same` and `two/same` would both arrive as `same`"];
+    let output = scene.client(&format!("send one/same two/same {address}"));
+    refused(&output, 2, &both);
+    assert!(scene.names("served").is_empty());
+    succeeded(&scene.client(&format!("send one two {address}")));
+    let from = format!("{} {}", server.at("one/same"), server.at("two/same"));
+    refused(
+        &scene.client(&format!("receive {from} --into got")),
+        2,
+        &both,
+    );
+}
+
+#[test]
 fn what_is_not_there_is_named() {
     let scene = Scene::new();
     let server = scene.serve("");
