@@ -332,6 +332,21 @@ def test_rows_printed_at_once_are_those_of_saved_results(verus: Command, tmp_pat
     assert [json.loads(line) for line in at_once.splitlines()] == saved
 
 
+@pytest.mark.parametrize(
+    ("option", "other"),
+    [
+        (["--ack-queue", "codel"], "--ack"),
+        (["--second-queue", "codel"], "--second-trace"),
+        (["--changes-repeat", "2"], "--changes"),
+    ],
+)
+def test_options_of_what_the_path_has_not_are_refused(verus: Callable[..., Any], option: list[str], other: str) -> None:
+    refused = verus("compare", "--trace", "rate:8", "--scheme", "cubic", "--duration", "1", "--json", *option)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"{option[0]}: is for" in refused.err
+    assert f"({other})" in refused.err
+
+
 @pytest.mark.parametrize("option", [["--records"], ["--report"], ["--bin", "50"]])
 def test_options_of_saved_results_are_refused_where_none_are_saved(
     verus: Callable[..., Any], option: list[str]
