@@ -271,6 +271,12 @@ pub fn fuzz(data: &[u8]) {
     let Ok(report) = analyze("fuzz", data) else {
         return;
     };
+    if let Ok(fates) = fates("fuzz", data) {
+        let departed = fates.lost.iter().filter(|lost| !**lost).count() as u64;
+        assert!(departed <= report.departures);
+        assert!(fates.lost.len() as u64 <= report.arrivals);
+        assert!(fates.opportunities.len() as u64 <= report.opportunities);
+    }
     let metrics = &report.metrics;
     assert!(report.departures <= report.arrivals);
     assert!(report.not_departed >= report.dropped_estimate.unwrap_or(0));

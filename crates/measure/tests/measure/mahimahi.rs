@@ -87,6 +87,15 @@ fn a_small_log_gives_what_was_worked_out_by_hand() {
 }
 
 #[test]
+fn fates_are_those_of_the_packets_up_to_the_last_that_departed() {
+    let fates = mahimahi::fates("test.log", SMALL.as_bytes()).expect("a good log");
+    assert_eq!(fates.lost, [false, false, false, true, false]);
+    let times: Vec<u64> = fates.opportunities.iter().map(|&(at, _)| at).collect();
+    assert_eq!(times, [0, 7, 15, 15, 25, 100]);
+    assert!(fates.opportunities.iter().all(|&(_, bytes)| bytes == 1504));
+}
+
+#[test]
 fn logged_drops_are_the_loss() {
     let report = read("0 + 1500\n0 + 1500\n0 + 1500\n0 d 2 3000\n9 # 1504\n9 - 1500 9\n");
     assert_eq!(report.drops_logged, 2);
