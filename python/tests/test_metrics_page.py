@@ -69,7 +69,7 @@ def test_columns_over_time_are_defined(comparison: Comparison) -> None:
     always, shown = tables("Over time")
     probes = {
         name
-        for crate in ("core", "verus", "peers", "model")
+        for crate in ("core", "verus", "forward", "peers", "model")
         for path in (ROOT / "crates" / crate / "src").rglob("*.rs")
         for name in re.findall(r"\brecord\(\s*\"(\w+)\"", path.read_text(encoding="utf-8").partition("#[cfg(test)]")[0])
     }
