@@ -270,8 +270,8 @@ pub struct State {
     source: Source,
     /// When the source ran dry, unless the window has been full since.
     room_since: Option<Time>,
-    /// That was a round trip ago. What the source left of the window is filled over a round trip, not at once
-    /// (RFC 9002 §7.8): the acknowledgements that would space the packets have passed.
+    /// Whether that was a round trip ago. Such room is filled over a round trip, not at once (RFC 9002 §7.8): the
+    /// acknowledgements that would space the packets have passed.
     restarting: bool,
     resend: Resend,
     revealed: Revealed,
@@ -508,13 +508,14 @@ impl State {
     /// Whether the room that the source left in the window is a round trip old.
     #[inline]
     fn restarts(&self, now: Time) -> bool {
-        let round_trip = self.ledger.rtt().smoothed();
-        let is_old = |since| !round_trip.is_zero() && now.since(since) >= round_trip;
-        self.room_since.is_some_and(is_old)
+        self.room_since.is_some_and(|since| {
+            let round_trip = self.ledger.rtt().smoothed();
+            !round_trip.is_zero() && now.since(since) >= round_trip
+        })
     }
 
-    /// The algorithm's rate. One that states neither a rate nor a budget has no rule for a restart: then the window
-    /// leaves over a round trip.
+    /// The algorithm's rate. In a restart, an algorithm with a window alone has none, and the window leaves over a
+    /// round trip.
     #[inline]
     fn pacing_rate(&self, controller: &(impl Controller + ?Sized)) -> Option<Rate> {
         let stated = controller.pacing_rate();

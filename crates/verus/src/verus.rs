@@ -176,8 +176,12 @@ impl Verus {
         // After a long outage all points are too old to count. The window stays until there are new ones: slow start would
         // learn D_min from the queue that the outage left.
         if let Some(wanted) = self.profile.window_at(self.d_est) {
-            let most = if self.unused { self.window } else { wanted };
-            self.aim_at(wanted.min(most).max(Packets(1.0)), &flow);
+            let within = if self.unused {
+                wanted.min(self.window)
+            } else {
+                wanted
+            };
+            self.aim_at(within.max(Packets(1.0)), &flow);
         }
         let granted = window::budget(self.window, current, in_flight, self.rtt, turn.next);
         // A remainder of less than a packet is saved for the next epoch.
