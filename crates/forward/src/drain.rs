@@ -14,9 +14,10 @@ use verus_core::units::{Duration, Time};
 /// is remembered (`path.rs`), so that D is measured again before it expires.
 const INTERVAL: Duration = Duration::from_secs(4);
 /// The least time from the last empty path, or the last drain, to an early drain. A flow drains
-/// early when the queue exceeds 1.5 times the target for a smoothed round trip. Each failed drain
-/// doubles the wait, up to [`INTERVAL`]: a queue that this flow's drain does not empty belongs to
-/// others.
+/// early when the queue exceeds 1.5 times the target for a smoothed round trip, or has grown in a
+/// step. Each failed drain doubles the wait, up to [`INTERVAL`]: a queue that this flow's drain does
+/// not empty belongs to others. If it grew meanwhile, the path may have become longer during the
+/// drain, and the next one shows it.
 const SOONEST: Duration = Duration::from_millis(500);
 /// The longest drain, in smoothed round trips: the queue empties in the first, and the
 /// acknowledgements of the second show it.
@@ -59,6 +60,10 @@ pub(super) struct QueueObservation {
     pub(super) steady: Duration,
     /// The range of the queueing delay over the last quarter to half of a round trip.
     pub(super) range: Duration,
+    /// Whether e does not lift the target.
+    pub(super) link_is_steady: bool,
+    /// q of one to two round trips ago, before the queue was long.
+    pub(super) calm_target: Duration,
     /// The time during which acknowledgements arrived, the clock of [`INTERVAL`]. An idle flow
     /// needs no drain: its own queue empties.
     pub(super) feedback_time: Duration,
@@ -80,12 +85,16 @@ pub(super) struct Drains {
     empty_at: Time,
     /// The feedback time when the path was last empty, or a drain last ended.
     quiet_since: Duration,
-    /// When the queue rose above 1.5 times the target; `None` while it is below.
+    /// When the queue became long: above 1.5 times the target, or as `stands` says; `None` while it
+    /// is neither.
     high_since: Option<Time>,
     phase: Phase,
     /// Whether this is the drain that ends slow start. It lasts its full time even if the queue
     /// seems empty, since D may still include a queue.
     first: bool,
+    /// Whether the delay of a steady link has grown in a step and no longer moves. r falls on a
+    /// path that has become longer, and q grows as r falls, so q alone would soon reach any Q.
+    stands: bool,
     /// Whether the last drain emptied the queue and found D unchanged, so that the next one may be
     /// short.
     base_confirmed: bool,
@@ -97,8 +106,6 @@ pub(super) struct Drains {
     queue_before: Duration,
     /// D as the drain began.
     base_before: Duration,
-    /// The target while the queue was last below 1.5 times the target.
-    calm_target: Duration,
 }
 
 impl Drains {
@@ -110,15 +117,15 @@ impl Drains {
             phase: Phase::Law,
             first: false,
             base_confirmed: false,
+            stands: false,
             ended: now,
             wait: SOONEST,
             queue_before: Duration::ZERO,
             base_before: Duration::ZERO,
-            calm_target: Duration::ZERO,
         }
     }
 
-    /// Whether the queue is above 1.5 times the target.
+    /// Whether the queue is long.
     pub(super) fn is_high(&self) -> bool {
         self.high_since.is_some()
     }
@@ -172,19 +179,23 @@ impl Drains {
             }
             self.phase = Phase::Law;
             (self.empty_at, self.wait, self.high_since, self.first) = (now, SOONEST, None, false);
-            self.quiet_since = feedback_time;
+            (self.quiet_since, self.stands) = (feedback_time, false);
             return false;
         }
         if self.draining() {
             if expired {
                 self.quiet_since = feedback_time;
-                return self.fail(now, queue, observation.range <= empty_limit);
+                let constant = observation.range <= empty_limit;
+                return self.fail(now, queue, observation.calm_target, constant);
             }
             return false;
         }
-        if queue <= target * allowed.high_percent / 100 {
+        self.stands = observation.link_is_steady
+            && observation.calm_target > Duration::ZERO
+            && queue > observation.calm_target + empty_limit
+            && (observation.range <= empty_limit || self.stands);
+        if queue <= target * allowed.high_percent / 100 && !self.stands {
             self.high_since = None;
-            self.calm_target = target;
         } else {
             self.high_since.get_or_insert(now);
         }
@@ -210,9 +221,12 @@ impl Drains {
 
     /// Ends a drain that did not empty the queue. `constant`: the queueing delay no longer changes.
     /// Returns whether the path has become longer.
-    fn fail(&mut self, now: Time, queue: Duration, constant: bool) -> bool {
+    fn fail(&mut self, now: Time, queue: Duration, calm_target: Duration, constant: bool) -> bool {
         (self.ended, self.high_since, self.base_confirmed) = (now, None, false);
-        self.wait = (self.wait * 2).min(INTERVAL);
+        self.stands = false;
+        if queue <= self.queue_before {
+            self.wait = (self.wait * 2).min(INTERVAL);
+        }
         if matches!(self.phase, Phase::Short(_)) {
             // The short drain was too short for this queue: a full one follows.
             self.phase = Phase::Full(now);
@@ -224,8 +238,8 @@ impl Drains {
         let unmoved = queue.abs_diff(self.queue_before) * UNMOVED <= self.queue_before || grown;
         // The flow had at most 1.5 times its target in the queue. If the drain removed at most that,
         // and the remaining delay is constant, that delay is the path's.
-        let removed_own = self.queue_before.saturating_sub(queue) <= self.calm_target * 3 / 2;
-        let longer = queue > self.calm_target * LONGER && removed_own && constant;
+        let removed_own = self.queue_before.saturating_sub(queue) <= calm_target * 3 / 2;
+        let longer = queue > calm_target * LONGER && removed_own && constant;
         self.phase = Phase::Law;
         !std::mem::take(&mut self.first) && (unmoved || longer)
     }

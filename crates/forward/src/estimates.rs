@@ -192,6 +192,11 @@ impl Estimates {
         self.lost.exceeds(n, packet.get())
     }
 
+    /// Whether the queue is empty so seldom that e does not lift the target.
+    pub(super) fn link_is_steady(&self) -> bool {
+        self.empty.get() <= law::SPARE
+    }
+
     /// p, e and l.
     pub(super) fn shares(&self) -> [u64; 3] {
         [&self.lost, &self.empty, &self.late].map(Share::get)

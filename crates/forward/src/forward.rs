@@ -179,29 +179,34 @@ pub struct Forward {
     updated: Time,
     /// Whether feedback has arrived since `updated`.
     stale: bool,
-    calm_rate: CalmRate,
+    calm: Calm,
 }
 
-/// r of one to two round trips ago, before the queue was long. A path that becomes longer delivers
-/// nothing for a while, and so appears slower before it appears longer.
+/// r, kbit/s, and q, µs, of one to two round trips ago, before the queue was long. A path that
+/// becomes longer delivers nothing for a while, and so appears slower before it appears longer.
 #[derive(Clone, Copy, Debug, Default)]
-struct CalmRate {
-    older_kbps: u32,
-    newer_kbps: u32,
+struct Calm {
+    older: (u32, u32),
+    newer: (u32, u32),
     since: Time,
 }
 
-impl CalmRate {
-    fn update(&mut self, now: Time, smoothed_rtt: Duration, rate: Rate) {
+impl Calm {
+    fn update(&mut self, now: Time, smoothed_rtt: Duration, rate: Rate, target: Duration) {
         if now.since(self.since) >= smoothed_rtt {
-            self.older_kbps = self.newer_kbps;
-            self.newer_kbps = u32::try_from(rate.as_bps() / 1000).unwrap_or(u32::MAX);
+            let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
+            self.older = self.newer;
+            self.newer = (narrow(rate.as_bps() / 1000), narrow(target.as_micros()));
             self.since = now;
         }
     }
 
-    fn get(&self) -> Rate {
-        Rate::from_bps(u64::from(self.older_kbps) * 1000)
+    fn rate(&self) -> Rate {
+        Rate::from_bps(u64::from(self.older.0) * 1000)
+    }
+
+    fn target(&self) -> Duration {
+        Duration::from_micros(u64::from(self.older.1))
     }
 }
 
@@ -229,7 +234,7 @@ impl Forward {
             silent: false,
             updated: Time::ZERO,
             stale: false,
-            calm_rate: CalmRate::default(),
+            calm: Calm::default(),
         })
     }
 
@@ -269,6 +274,8 @@ impl Forward {
             smoothed_rtt: self.estimates.smoothed_rtt(),
             steady: self.estimates.steady(),
             range: self.estimates.queue_range(),
+            link_is_steady: self.estimates.link_is_steady(),
+            calm_target: self.calm.target(),
             feedback_time: self.estimates.feedback_time(),
         };
         let allowed = Allowed {
@@ -277,12 +284,13 @@ impl Forward {
             high_percent: self.parts.constants().high_percent,
         };
         if !self.drains.draining() && !self.drains.is_high() {
-            let rate = self.estimates.rate();
-            self.calm_rate.update(now, observation.smoothed_rtt, rate);
+            let (rate, target) = (self.estimates.rate(), self.estimates.target());
+            self.calm
+                .update(now, observation.smoothed_rtt, rate, target);
         }
         let is_longer = self.drains.update(now, &observation, allowed);
         if is_longer && self.parts.has(Part::LongerPath) {
-            self.estimates.lengthen(self.calm_rate.get());
+            self.estimates.lengthen(self.calm.rate());
         }
     }
 

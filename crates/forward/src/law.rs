@@ -27,7 +27,7 @@ pub const REFERENCE: u64 = 10_000_000;
 /// 90.
 const STEADY: (u64, u64) = (13, 45);
 /// The share of time in which the queue may be empty on a link whose rate is steady: 4 %.
-const SPARE: u64 = ONE / 25;
+pub(super) const SPARE: u64 = ONE / 25;
 /// The share of losses that has no price in a buffer shorter than q, where c bounds the target.
 /// There c already responds to these losses, and flows that share a buffer do not lose equally.
 const UNPRICED: u64 = ONE / 64;

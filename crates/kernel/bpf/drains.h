@@ -22,7 +22,6 @@ struct drains {
 	u64 wait;
 	u64 before;
 	u64 base;
-	u64 calm;
 	/* When the drain began. */
 	u64 since;
 	/* The feedback time when the path was last empty, or a drain last ended. */
@@ -32,7 +31,8 @@ struct drains {
 	u8 high;
 	u8 first;
 	u8 sure;
-	u32 reserved;
+	u8 stands;
+	u8 reserved[3];
 };
 
 /* An observation of the queue, its target and the path. */
@@ -43,7 +43,10 @@ struct seen {
 	u64 smoothed_rtt;
 	u64 steady;
 	u64 range;
+	/* q of one to two round trips ago, before the queue was long. */
+	u64 calm_target;
 	u64 feedback_time;
+	int link_is_steady;
 };
 
 static inline void drains_new(struct drains *d, u64 now, u64 feedback_time)
@@ -54,30 +57,32 @@ static inline void drains_new(struct drains *d, u64 now, u64 feedback_time)
 	d->wait = SOONEST;
 	d->before = 0;
 	d->base = 0;
-	d->calm = 0;
 	d->since = 0;
 	d->quiet_since = feedback_time;
 	d->phase = PHASE_LAW;
 	d->high = 0;
 	d->first = 0;
 	d->sure = 0;
+	d->stands = 0;
 }
 
-static inline int drains_fail(struct drains *d, u64 now, u64 queue, int constant)
+static inline int drains_fail(struct drains *d, u64 now, u64 queue, u64 calm_target, int constant)
 {
 	int unmoved, longer, first = d->first;
 
 	d->ended = now;
 	d->high = 0;
 	d->sure = 0;
-	d->wait = smaller(times(d->wait, 2), INTERVAL);
+	d->stands = 0;
+	if (queue <= d->before)
+		d->wait = smaller(times(d->wait, 2), INTERVAL);
 	if (d->phase == PHASE_SHORT_DRAIN) {
 		d->phase = PHASE_DRAIN;
 		d->since = now;
 		return 0;
 	}
 	unmoved = times(apart(queue, d->before), UNMOVED) <= d->before || (queue > d->before && constant);
-	longer = queue > times(d->calm, LONGER) && less(d->before, queue) <= times(d->calm, 3) / 2 && constant;
+	longer = queue > times(calm_target, LONGER) && less(d->before, queue) <= times(calm_target, 3) / 2 && constant;
 	d->phase = PHASE_LAW;
 	d->first = 0;
 	return !first && (unmoved || longer);
@@ -102,17 +107,19 @@ static inline int drains_update(struct drains *d, u64 now, const struct seen *se
 		d->wait = SOONEST;
 		d->high = 0;
 		d->first = 0;
+		d->stands = 0;
 		return 0;
 	}
 	if (d->phase != PHASE_LAW) {
 		if (!over)
 			return 0;
 		d->quiet_since = seen->feedback_time;
-		return drains_fail(d, now, queue, seen->range <= near);
+		return drains_fail(d, now, queue, seen->calm_target, seen->range <= near);
 	}
-	if (queue <= times(target, 3) / 2) {
+	d->stands = seen->link_is_steady && seen->calm_target > 0 && queue > more(seen->calm_target, near) &&
+		    (seen->range <= near || d->stands);
+	if (queue <= times(target, 3) / 2 && !d->stands) {
 		d->high = 0;
-		d->calm = target;
 	} else if (!d->high) {
 		d->high = 1;
 		d->high_since = now;

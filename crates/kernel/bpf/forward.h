@@ -34,9 +34,11 @@ struct forward {
 	/* Slow start's window; in use while `is_starting`. */
 	u64 starting;
 	u64 updated;
-	/* r of one to two round trips ago, before the queue was long, kbit/s. */
-	u32 calm_older;
-	u32 calm_newer;
+	/* r, kbit/s, and q, us, of one to two round trips ago, before the queue was long. */
+	u32 calm_older_rate;
+	u32 calm_newer_rate;
+	u32 calm_older_target;
+	u32 calm_newer_target;
 	u64 calm_since;
 	u64 now;
 	u32 queued_samples;
@@ -95,17 +97,21 @@ static inline void change_phase(struct forward *f)
 			.smoothed_rtt = e->smoothed_rtt,
 			.steady = e->steady,
 			.range = path_range(&e->path),
+			.calm_target = f->calm_older_target * 1000ull,
+			.link_is_steady = share_get(&e->empty) <= SPARE,
 			.feedback_time = e->path.heard,
 		};
 
 		if (f->drains.phase == PHASE_LAW && !f->drains.high &&
 		    less(f->now, f->calm_since) >= e->smoothed_rtt) {
-			f->calm_older = f->calm_newer;
-			f->calm_newer = cut(e->rate / 1000);
+			f->calm_older_rate = f->calm_newer_rate;
+			f->calm_newer_rate = cut(e->rate / 1000);
+			f->calm_older_target = f->calm_newer_target;
+			f->calm_newer_target = cut(e->target / 1000);
 			f->calm_since = f->now;
 		}
 		if (drains_update(&f->drains, f->now, &seen))
-			estimates_lengthen(e, f->calm_older * 1000ull);
+			estimates_lengthen(e, f->calm_older_rate * 1000ull);
 	} else {
 		f->queued_samples = e->queue > e->target / 2 ? f->queued_samples + 1 : 0;
 		if (f->queued_samples >= QUEUED_SAMPLES || share_exceeds(&e->lost, OVERFLOW, f->packet)) {
