@@ -341,7 +341,7 @@ publish-python: .tools/release/stamp ## Send dist to PyPI, as the trusted publis
 
 ##@ Keep
 COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-  --no-emit-index-url --no-emit-find-links --no-header
+  --no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .PHONY: lock
 lock: $(STAMPS)/packages ## Pin the newest allowed versions of the Python packages
