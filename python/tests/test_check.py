@@ -123,6 +123,7 @@ BAD = [
         ["`most` must be left out where the source states a scenario only"],
     ),
     ("[[rows]]", "[[rows", ["not TOML"]),
+    ("[[rows]]", "[row]\ncolour = 1\n\n[[rows]]", ["row `quick`", "`colour` is not known here"]),
     ("compares = true", "sweep = { delay_ms = 5 }", ["`sweep.delay_ms` must be a list of values"]),
     ("compares = true", "seeds = 0", ["`seeds` must be a whole number from 1 to 100000, not 0"]),
     ("compares = true", 'when = { state = "DRIAN" }', ["row `quick`, when", "no state `DRIAN`", "mean `DRAIN`"]),
@@ -532,6 +533,11 @@ about = "What a real sender does."
 source = "me"
 seeds = 1
 
+[row]
+kind = "published"
+controllers = ["cubic"]
+flows = [{}]
+
 [scenario]
 trace = "rate:5"
 queue_bdp = 2
@@ -540,9 +546,6 @@ duration_s = 10
 [[rows]]
 id = "used"
 about = "It uses the link, and packets wait for at most two round trips."
-kind = "published"
-controllers = ["cubic"]
-flows = [{}]
 checks = [
   { name = "share", measure = "used", least = 0.8 },
   { name = "waits", measure = "qdelay_p95", options = { from_s = 1 }, most = 80 },
@@ -551,23 +554,17 @@ checks = [
 [[rows]]
 id = "whole"
 about = "100 kB from 1 s on are delivered by 2 s."
-kind = "published"
-controllers = ["cubic"]
 flows = [{ bytes = 100_000, start_s = 1 }, { scheme = "cubic", stop_s = 0.5 }]
 checks = [{ measure = "completion", most = 2 }]
 
 [[rows]]
 id = "state"
 about = "Its window is small."
-kind = "published"
-controllers = ["cubic"]
-flows = [{}]
 checks = [{ measure = "window_by_marks", most = 1 }]
 
 [[rows]]
 id = "files"
 about = "Files take no longer than 2 s."
-kind = "published"
 controllers = ["any"]
 flows = [{ traffic = "files:bytes=50000,gap_s=1" }]
 checks = [{ measure = "median_completion", most = 2 }]
@@ -575,10 +572,7 @@ checks = [{ measure = "median_completion", most = 2 }]
 [[rows]]
 id = "moment"
 about = "In PROBE_BW the link is used."
-kind = "published"
-controllers = ["cubic"]
 when = { state = "PROBE_BW" }
-flows = [{}]
 checks = [{ measure = "used", least = 0.5 }]
 """
 

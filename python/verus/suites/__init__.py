@@ -217,10 +217,10 @@ def read(text: str, name: str) -> Suite:
     texts = {key: table.get("text", key) for key in ("title", "about", "source")}
     differences = table.get("text", "differences", "")
     seeds, shared = table.get("count", "seeds", SEEDS), table.get("table", "scenario", {})
-    asks = table.get("number", "asks_rtts", 0.0)
+    asks, common = table.get("number", "asks_rtts", 0.0), table.get("table", "row", {})
     rows = []
-    for index, entry in enumerate(table.get("tables", "rows", [])):
-        identity = entry.get("id")
+    for index, own in enumerate(table.get("tables", "rows", [])):
+        entry, identity = {**common, **own}, own.get("id")
         place = f"row `{identity}`" if isinstance(identity, str) else f"row {index + 1}"
         for each, label in _each(entry, f"`{name}`, {place}"):
             rows.append(_row(_Table(each, label), suite, seeds, shared, asks))
