@@ -223,17 +223,6 @@ def test_files_that_cannot_be_read_are_os_errors(tmp_path: Path) -> None:
         _verus.trace_write([1, 2], missing / "trace")
 
 
-@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
-def test_a_trace_written_is_the_trace_read(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"trace{ending}"
-    times = np.array([0, 3, 3, 7], dtype=np.int64)
-    _verus.trace_write(times, path)
-    trace = _verus.trace_read(str(path))
-    assert trace["times_ms"].tolist() == times.tolist()
-    assert trace["period_ms"] == 7
-    assert _verus.trace_info(str(path))["opportunities"] == 4
-
-
 @pytest.mark.parametrize(
     ("times", "message"), [([], "no opportunities"), ([-1, 2], "negative"), ([3, 2], "backwards"), ([0], "0 ms")]
 )
@@ -242,13 +231,6 @@ def test_times_that_make_no_trace_are_refused_and_leave_no_file(tmp_path: Path, 
     with pytest.raises(ValueError, match=message):
         _verus.trace_write(np.array(times, dtype=np.int64), path)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_raw_log_becomes_a_trace(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("1420544206.074772\n1420544206.0767\n1420544207\n")
-    times, period_ms = _verus.trace_convert(log)
-    assert (times.tolist(), period_ms) == ([0, 2, 925], 925)
 
 
 def test_a_link_log_is_measured(tmp_path: Path) -> None:
