@@ -261,7 +261,7 @@ fuzz: .tools/bin/cargo-fuzz fuzz/Cargo.lock ## Fuzz each parser for FUZZ_SECONDS
 .PHONY: fuzz-keep
 fuzz-keep: .tools/bin/cargo-fuzz fuzz/Cargo.lock ## Add to the corpora what fuzzing found that reaches new code
 	for target in $(FUZZ_TARGETS); do \
-	  $(FUZZ) run "$$target" "fuzz/corpus/$$target" "fuzz/found/$$target" -- -merge=1; \
+	  $(FUZZ) run "$$target" "fuzz/corpus/$$target" "fuzz/found/$$target" -- -merge=1 -use_counters=0; \
 	done
 
 ##@ Document
