@@ -483,6 +483,27 @@ def test_what_passes_for_a_senders_own_rows_goes_on_passing() -> None:
     )
 
 
+#: Transfers whose end the seed may decide.
+SEEDED = (
+    "c4/(bbr1_vs_cubic(_v2)?|bbr_(alone|vs_cubic|wifi_suspension)|c4_(after_c4|alone(_200)?|before_c4|blackhole|"
+    "drop_and_back|low_and_up|vs_c4|vs_cubic|wifi_suspension))|picoquic/(bbr1?|wifi_bbr1?|c4|cc_compete_c4c4)"
+)
+
+
+def test_transfers_end_in_the_time_that_their_sources_allow_whatever_the_seed() -> None:
+    chosen = []
+    for suite in map(suites.load, ("c4", "picoquic")):
+        rows = tuple(replace(row, seeds=20) for row in suite.rows if re.fullmatch(SEEDED, row.id))
+        chosen.append(replace(suite, rows=rows))
+    senders = [Contestant.from_scheme(scheme) for scheme in ("bbr1", "bbr", "c4")]
+    verdicts = {one.row: one for one in judge.judge(chosen, senders, seeds=20) if one.concerns == "own"}
+    assert len(verdicts) == 21
+    assert {one.tried for one in verdicts.values()} == {20}
+    # Without the request for the data, which takes 1.5 round trips, this one would be in time: docs/check.md.
+    assert verdicts.pop("c4/c4_low_and_up").value <= 7.9 + 1.5 * 0.1
+    assert {name for name, one in verdicts.items() if one.verdict != "passed"} == set()
+
+
 def test_states_of_bbr_are_told_apart() -> None:
     verdicts = {one.row: one for one in judged(["bbr-draft"], ["bbr"])}
     assert verdicts["bbr-draft/startup-plateau/next"].value == "DRAIN"
