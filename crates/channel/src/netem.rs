@@ -10,6 +10,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
+
 use crate::error::FASTEST_MBPS;
 use crate::path::jitter::JitterConfig;
 use crate::path::loss_model::{FourState, GilbertElliott, LossModelConfig};
@@ -20,31 +22,16 @@ const DEFAULT_LIMIT: u64 = 1000;
 /// The longest delay, ms, as of a scenario.
 const LONGEST_MS: f64 = 100_000.0;
 
-/// A netem's effects on the packets of one direction; those that it does not name are absent.
+/// A netem's effects on the packets of one direction: fields of a scenario with their values, in the order of crossing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Netem {
-    /// The rate of the link, Mbit/s, and the packets that its queue holds.
-    pub link: Option<(f64, u64)>,
-    /// Propagation delay of this direction, ms.
-    pub delay_ms: Option<f64>,
-    /// Probability of independent loss.
-    pub loss: Option<f64>,
-    /// Losses that depend on those before.
-    pub loss_model: Option<LossModelConfig>,
-    /// Probability that a packet is sent on twice.
-    pub duplicate: Option<f64>,
-    /// Probability that a packet arrives corrupt.
-    pub corrupt: Option<f64>,
-    /// Additional delay that keeps the order.
-    pub jitter: Option<JitterConfig>,
-    /// Additional delay that does not.
-    pub reorder: Option<ReorderConfig>,
-    /// The seed.
-    pub seed: Option<u64>,
+    /// The fields; those that it does not name are absent.
+    pub settings: Vec<(&'static str, Setting)>,
 }
 
 /// A setting of a scenario.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Setting {
     /// A number.
     Number(f64),
@@ -74,32 +61,13 @@ fn refuse<T>(problem: impl Into<String>) -> Result<T, NetemError> {
 }
 
 impl Netem {
-    /// The fields of a scenario that say the same, with their values, in the order of crossing.
-    pub fn settings(&self) -> Vec<(&'static str, Setting)> {
-        let mut settings = Vec::new();
-        let mut add = |field, value: Option<Setting>| settings.extend(value.map(|it| (field, it)));
-        let text = |text: String| Setting::Text(text);
-        add(
-            "trace",
-            self.link.map(|(mbps, _)| text(format!("rate:{mbps}"))),
-        );
-        add("queue", self.queue().map(text));
-        add("delay_ms", self.delay_ms.map(Setting::Number));
-        add("loss", self.loss.map(Setting::Number));
-        add("loss_model", self.loss_model.map(|it| text(it.to_string())));
-        add("duplicate", self.duplicate.map(Setting::Number));
-        add("corrupt", self.corrupt.map(Setting::Number));
-        add("jitter", self.jitter.map(|it| text(it.to_string())));
-        add("reorder", self.reorder.map(|it| text(it.to_string())));
-        add("seed", self.seed.map(Setting::Whole));
-        settings
+    fn set(&mut self, field: &'static str, value: Option<Setting>) {
+        self.settings.extend(value.map(|value| (field, value)));
     }
+}
 
-    /// The queue before the link, if there is one.
-    pub fn queue(&self) -> Option<String> {
-        self.link
-            .map(|(_, packets)| format!("droptail:packets={packets}"))
-    }
+fn text(config: impl fmt::Display) -> Option<Setting> {
+    Some(Setting::Text(config.to_string()))
 }
 
 /// The options one by one, before they are combined.
@@ -366,34 +334,42 @@ impl Typed {
 
     /// The settings that the words amount to together.
     fn resolve(self) -> Result<Netem, NetemError> {
-        let mut netem = Netem {
-            duplicate: self.duplicate,
-            corrupt: self.corrupt,
-            seed: self.seed,
-            ..Netem::default()
-        };
-        netem.link = match (self.rate, self.limit) {
-            (Some(rate), limit) => Some((rate, limit.unwrap_or(DEFAULT_LIMIT))),
-            (None, None) => None,
+        let mut netem = Netem::default();
+        match (self.rate, self.limit) {
+            (Some(rate), limit) => {
+                let packets = limit.unwrap_or(DEFAULT_LIMIT);
+                netem.set("trace", text(format!("rate:{rate}")));
+                netem.set("queue", text(format!("droptail:packets={packets}")));
+            }
+            (None, None) => {}
             (None, Some(limit)) => {
                 return refuse(format!(
                     "`limit {limit}` without `rate` bounds the packets under way, which nothing does here: leave it out; \
                      with a link of its own, --queue droptail:packets={limit}"
                 ));
             }
-        };
+        }
+        let mut delays = self.delays()?.settings.into_iter();
+        netem.settings.extend(delays.next());
         match self.loss {
             Some(LossModelConfig::Random {
                 p,
                 correlation: 0.0,
-            }) => {
-                netem.loss = Some(p);
-            }
-            model => netem.loss_model = model,
+            }) => netem.set("loss", Some(Setting::Number(p))),
+            model => netem.set("loss_model", model.and_then(text)),
         }
+        netem.set("duplicate", self.duplicate.map(Setting::Number));
+        netem.set("corrupt", self.corrupt.map(Setting::Number));
+        netem.settings.extend(delays);
+        netem.set("seed", self.seed.map(Setting::Whole));
+        Ok(netem)
+    }
+
+    /// The propagation delay, and then the field that has the rest of the delay.
+    fn delays(&self) -> Result<Netem, NetemError> {
         let Some((mean, jitter, correlation)) = self.delay else {
             return match (self.reorder, self.gap) {
-                (None, None) => Ok(netem),
+                (None, None) => Ok(Netem::default()),
                 _ => refuse("`reorder` and `gap` need a `delay`, as in netem"),
             };
         };
@@ -411,8 +387,8 @@ impl Typed {
                  late:p={late:.4},ms={mean}, which draws as many"
             ));
         }
-        netem.delay_ms = Some(rounded(mean - jitter));
-        match self.reorder {
+        let mut delay_ms = rounded(mean - jitter);
+        let (field, value) = match self.reorder {
             Some(_) if jitter > 0.0 => {
                 return refuse(format!(
                     "`reorder` beside a jitter has no equal: use --reorder uniform:p=1,max_ms={} alone, which reorders",
@@ -426,21 +402,25 @@ impl Typed {
                 );
             }
             Some((at_once, correlation)) => {
-                netem.delay_ms = Some(0.0);
-                netem.reorder = Some(ReorderConfig::Late {
-                    p: rounded(1.0 - at_once),
-                    by: verus_core::Duration::from_millis_f64(mean),
-                    correlation,
-                });
+                delay_ms = 0.0;
+                (
+                    "reorder",
+                    text(ReorderConfig::Late {
+                        p: rounded(1.0 - at_once),
+                        by: verus_core::Duration::from_millis_f64(mean),
+                        correlation,
+                    }),
+                )
             }
-            None if jitter == 0.0 => {}
-            None if self.rate.is_none() => {
-                netem.reorder = Some(ReorderConfig::Uniform {
+            None if jitter == 0.0 => ("jitter", None),
+            None if self.rate.is_none() => (
+                "reorder",
+                text(ReorderConfig::Uniform {
                     p: 1.0,
                     most: verus_core::Duration::from_millis_f64(jitter * 2.0),
                     correlation,
-                });
-            }
+                }),
+            ),
             None if correlation > 0.0 => {
                 return refuse(format!(
                     "`delay` with a correlation beside `rate` has no equal: leave the correlation out, for --jitter \
@@ -449,11 +429,13 @@ impl Typed {
                 ));
             }
             None => {
-                netem.jitter = Some(JitterConfig::Uniform {
-                    max_ms: jitter * 2.0,
-                });
+                let max_ms = jitter * 2.0;
+                ("jitter", text(JitterConfig::Uniform { max_ms }))
             }
-        }
+        };
+        let mut netem = Netem::default();
+        netem.set("delay_ms", Some(Setting::Number(delay_ms)));
+        netem.set(field, value);
         Ok(netem)
     }
 }
@@ -507,14 +489,17 @@ fn loss(word: &str, rest: &mut Words<'_>) -> Result<LossModelConfig, NetemError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path_spec::{FIELDS, PathSpec};
     use proptest::prelude::*;
 
     fn settings(text: &str) -> String {
         let netem: Netem = text
             .parse()
             .unwrap_or_else(|error| panic!("{text}: {error}"));
-        let settings = netem.settings().into_iter();
-        let written = settings.map(|(field, value)| format!("{field}={value}"));
+        let written = netem
+            .settings
+            .into_iter()
+            .map(|(field, value)| format!("{field}={value}"));
         written.collect::<Vec<_>>().join(" ")
     }
 
@@ -645,18 +630,13 @@ mod tests {
             ),
         ) {
             if let Ok(netem) = words.join(" ").parse::<Netem>() {
-                for (field, value) in netem.settings() {
+                for (name, value) in netem.settings {
                     let text = value.to_string();
-                    match field {
-                        "loss_model" => drop(text.parse::<LossModelConfig>().expect(&text)),
-                        "reorder" => drop(text.parse::<ReorderConfig>().expect(&text)),
-                        "jitter" => drop(text.parse::<JitterConfig>().expect(&text)),
-                        "queue" => drop(crate::QueueConfig::parse(&text).expect(&text)),
-                        "trace" => drop(crate::catalogue::find(&text).expect(&text)),
-                        "loss" | "duplicate" | "corrupt" => {
-                            prop_assert!((0.0..1.0).contains(&text.parse::<f64>().expect(&text)));
-                        }
-                        _ => {}
+                    match FIELDS.iter().find(|field| field.name == name) {
+                        Some(field) => (field.set)(&mut PathSpec::default(), &text, None).expect(&text),
+                        None if name == "queue" => drop(crate::QueueConfig::parse(&text).expect(&text)),
+                        None if name == "trace" => drop(crate::catalogue::find(&text).expect(&text)),
+                        None => prop_assert!(["delay_ms", "seed"].contains(&name)),
                     }
                 }
             }

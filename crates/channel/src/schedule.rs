@@ -71,6 +71,20 @@ impl<T> Schedule<T> {
         Ok(self)
     }
 
+    /// Lets `value` hold from an instant on, in place of another that begins then, and repeats the schedule if it has a
+    /// period. A value that is constant needs none.
+    ///
+    /// # Panics
+    /// If the instant is before the last step, or beyond the period.
+    pub fn change(&mut self, (at, period): (Time, Option<Duration>), value: T) {
+        self.steps.pop_if(|(last, _)| *last == at);
+        let beyond = period.is_some_and(|period| at >= Time::ZERO + period);
+        let late = self.steps.last().is_none_or(|(last, _)| *last < at);
+        assert!(late && !beyond, "changes are in order of time");
+        self.steps.push((at, value));
+        self.period = period.filter(|_| self.steps.len() > 1);
+    }
+
     /// The steps: when each value begins to hold, the first time round.
     pub fn steps(&self) -> &[(Time, T)] {
         &self.steps

@@ -143,7 +143,7 @@ pub fn mistake(error: &clap::Error, words: impl Iterator<Item = String>) -> Stri
             let hint = suggestion.map_or_else(String::new, |suggestion| did_you_mean(&suggestion));
             format!("{invalid}: must be one of {valid_values}, not `{value}`{hint}")
         }
-        ErrorKind::ValueValidation => {
+        ErrorKind::ValueValidation if !invalid.is_empty() => {
             let why = std::error::Error::source(error).map(ToString::to_string);
             let why = match why.as_deref().map(|why| why.split_once(" is not in ")) {
                 Some(Some((_, range))) => {

@@ -2,6 +2,7 @@
 
 mod captured;
 mod carried;
+mod fields;
 mod launch;
 mod netem;
 pub mod privilege;
@@ -16,7 +17,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -27,16 +27,9 @@ use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use verus_channel::catalogue;
 use verus_channel::named::LONGEST_BUILT_IN;
 use verus_channel::netem::Netem;
-use verus_channel::path::jitter::JitterConfig;
-use verus_channel::path::link::WhenOver;
-use verus_channel::path::loss_model::LossModelConfig;
-use verus_channel::path::policer::PolicerConfig;
-use verus_channel::path::reorder::ReorderConfig;
 use verus_channel::path::replay;
 use verus_channel::queue::QueueConfig;
-use verus_channel::{
-    LightConfig, LightTrace, PathConfig, Schedule, SizeOffsets, cut_warning, delays, losses,
-};
+use verus_channel::{PathConfig, PathSpec, Schedule, cut_warning, delays};
 use verus_core::{Bytes, Duration};
 use verus_emu::device::{Device, DeviceConfig, IPV6_LEAST_MTU};
 use verus_emu::emulator::{Emulator, in_real_time};
@@ -51,9 +44,10 @@ use crate::failure::Failure;
 use crate::folder;
 use crate::guest;
 use crate::signals::{self, Signals};
-use crate::typed::{millis, probability};
+use crate::typed::millis;
 use crate::ui::Ui;
 
+use fields::Fields;
 use privilege::Standing;
 
 pub use launch::Args as LaunchArgs;
@@ -88,89 +82,15 @@ pub struct Args {
     /// Queue before the link from the program (default: as --queue).
     #[arg(long, value_name = "QUEUE", value_parser = queue)]
     up_queue: Option<Queue>,
-    /// Probability that a packet to the program is lost at random, as 0.005 or 0.5%.
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
-    loss: f64,
-    /// Probability that a packet from the program is lost at random.
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
-    up_loss: f64,
-    /// Loss model: which packets to the program are lost, given those before, such as gemodel:p=0.01,r=0.1 (`verus list
-    /// loss`).
-    #[arg(long, value_name = "MODEL", default_value = "none")]
-    loss_model: LossModelConfig,
-    /// The same for packets from the program.
-    #[arg(long, value_name = "MODEL", default_value = "none")]
-    up_loss_model: LossModelConfig,
-    /// File with a series of loss probabilities of packets to the program: a number between 0 and 1 on each line, which
-    /// holds for 10 ms.
-    #[arg(long, value_name = "FILE")]
-    loss_series: Option<PathBuf>,
-    /// The same for packets from the program.
-    #[arg(long, value_name = "FILE")]
-    up_loss_series: Option<PathBuf>,
-    /// Probability that a packet to the program is sent on twice.
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
-    duplicate: f64,
-    /// Probability that a packet from the program is sent on twice.
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
-    up_duplicate: f64,
-    /// Probability that a packet to the program is corrupt: it crosses the link, and is then dropped.
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
-    corrupt: f64,
-    /// Probability that a packet from the program is corrupt.
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
-    up_corrupt: f64,
-    /// Policer (token bucket) that drops packets to the program above a rate, such as
-    /// bucket:rate_mbps=10,burst=150000 (bytes).
-    #[arg(long, value_name = "POLICER", default_value = "none")]
-    policer: PolicerConfig,
-    /// The same for packets from the program.
-    #[arg(long, value_name = "POLICER", default_value = "none")]
-    up_policer: PolicerConfig,
-    /// Random additional delay of packets to the program, such as gauss:mean_ms=5; they keep their order.
-    #[arg(long, value_name = "JITTER", default_value = "none")]
-    jitter: JitterConfig,
-    /// The same for packets from the program.
-    #[arg(long, value_name = "JITTER", default_value = "none")]
-    up_jitter: JitterConfig,
-    /// Reordering: which packets to the program arrive late, behind later ones, such as late:p=0.05,ms=10.
-    #[arg(long, value_name = "REORDER", default_value = "none")]
-    reorder: ReorderConfig,
-    /// The same for packets from the program.
-    #[arg(long, value_name = "REORDER", default_value = "none")]
-    up_reorder: ReorderConfig,
+    #[command(flatten)]
+    fields: Fields,
     /// File with a recorded series of propagation delays each way, in place of --delay-ms: a whole number of ms on each
     /// line, which holds for 10 ms.
     #[arg(long, value_name = "FILE", conflicts_with = "delay_ms")]
     delay_series: Option<PathBuf>,
-    /// CellReplay's light trace of the direction to the program, in place of --delay-ms there. Each
-    /// line is a packet train, `time base off0 off1 …` in ms. --down is then its heavy trace, each
-    /// line of which delivers 1400 bytes; --mtu must be at most that.
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "down",
-        conflicts_with = "delay_series"
-    )]
-    light_trace: Option<PathBuf>,
-    /// The same for the way from the program, whose heavy trace is --up.
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "up",
-        conflicts_with = "delay_series"
-    )]
-    up_light_trace: Option<PathBuf>,
     /// How long nothing must have left a light trace before a packet begins another train.
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = millis)]
     light_timer_ms: f64,
-    /// File with an addition to a light trace's delay by size of packet: lines of `size offset`,
-    /// for 100, 200, … 1400 bytes, in ms.
-    #[arg(long, value_name = "FILE", requires = "light_trace")]
-    size_offsets: Option<PathBuf>,
-    /// The same for the way from the program.
-    #[arg(long, value_name = "FILE", requires = "up_light_trace")]
-    up_size_offsets: Option<PathBuf>,
     /// Deliver nothing after the end of a trace (default: traces start again).
     #[arg(long)]
     once: bool,
@@ -260,46 +180,21 @@ pub struct DirectionSettings {
 impl Args {
     /// The directions from the program and to it.
     fn directions(&self) -> Result<[DirectionSettings; 2], Failure> {
+        let series = self.delay_series.as_deref().map(delays::read).transpose();
+        let series =
+            series.map_err(|error| Failure::usage(format_args!("--delay-series: {error}")))?;
+        let Fields([mut down, mut up]) = self.fields.clone();
         let up_queue = self.up_queue.as_ref().unwrap_or(&self.queue);
-        let mut besides = PathConfig::propagation(Duration::from_millis_f64(self.delay_ms));
-        if let Some(path) = &self.delay_series {
-            let series = delays::read(path);
-            let series =
-                series.map_err(|error| Failure::usage(format_args!("--delay-series: {error}")))?;
-            (besides.delays, besides.overtaking) = (vec![series], true);
-        }
-        let mut up_besides = besides.clone();
-        if let Some(delay_ms) = self.up_delay_ms {
-            up_besides.delays = vec![Schedule::constant(Duration::from_millis_f64(delay_ms))];
-        }
-        let (light, up_light) = (self.light_trace.as_deref(), self.up_light_trace.as_deref());
-        let up = PathConfig {
-            light: self.light("up-", up_light, self.up_size_offsets.as_deref())?,
-            loss: Schedule::constant(self.up_loss),
-            loss_model: self.up_loss_model,
-            loss_series: loss_series("up-", self.up_loss_series.as_deref())?,
-            duplicate: self.up_duplicate,
-            corrupt: self.up_corrupt,
-            policer: self.up_policer,
-            jitter: Schedule::constant(self.up_jitter),
-            reorder: self.up_reorder,
-            ..up_besides
+        let delayed = |spec: &mut PathSpec, ms| {
+            let constant = || Schedule::constant(Duration::from_millis_f64(ms));
+            spec.path.overtaking = series.is_some();
+            spec.path.delays = vec![series.clone().unwrap_or_else(constant)];
         };
-        let down = PathConfig {
-            light: self.light("", light, self.size_offsets.as_deref())?,
-            loss: Schedule::constant(self.loss),
-            loss_model: self.loss_model,
-            loss_series: loss_series("", self.loss_series.as_deref())?,
-            duplicate: self.duplicate,
-            corrupt: self.corrupt,
-            policer: self.policer,
-            jitter: Schedule::constant(self.jitter),
-            reorder: self.reorder,
-            ..besides
-        };
+        delayed(&mut up, self.up_delay_ms.unwrap_or(self.delay_ms));
+        delayed(&mut down, self.delay_ms);
         Ok([
-            self.direction("up", self.up.as_deref(), up_queue, up)?,
-            self.direction("down", self.down.as_deref(), &self.queue, down)?,
+            self.direction("up", self.up.clone(), up_queue, up)?,
+            self.direction("down", self.down.clone(), &self.queue, down)?,
         ])
     }
 
@@ -310,80 +205,47 @@ impl Args {
             let files = catalogue::find(text).and_then(|channel| channel.files(text));
             files.unwrap_or_default().into_iter().map(|(_, path)| path)
         });
-        let series = [
-            &self.delay_series,
-            &self.loss_series,
-            &self.up_loss_series,
-            &self.light_trace,
-            &self.up_light_trace,
-            &self.size_offsets,
-            &self.up_size_offsets,
-        ];
         let files: BTreeSet<PathBuf> = channels
-            .chain(series.into_iter().flatten().cloned())
+            .chain(self.delay_series.clone())
+            .chain(self.fields.files())
             .collect();
         files.iter().filter_map(|path| cut_warning(path)).collect()
-    }
-
-    /// The configuration of a light trace and its size offsets, read from these files.
-    fn light(
-        &self,
-        way: &str,
-        trace: Option<&Path>,
-        sizes: Option<&Path>,
-    ) -> Result<Option<LightConfig>, Failure> {
-        let Some(trace) = trace else { return Ok(None) };
-        let max_mtu = replay::OPPORTUNITY.get();
-        if u64::from(self.mtu) > max_mtu {
-            return Err(Failure::usage(format_args!(
-                "--mtu must be at most {max_mtu} beside --{way}light-trace, not {}",
-                self.mtu
-            )));
-        }
-        let trace = LightTrace::read(trace)
-            .map_err(|error| Failure::usage(format_args!("--{way}light-trace: {error}")))?;
-        let sizes = sizes.map(SizeOffsets::read).transpose();
-        let sizes =
-            sizes.map_err(|error| Failure::usage(format_args!("--{way}size-offsets: {error}")))?;
-        Ok(Some(LightConfig {
-            trace: Arc::new(trace),
-            timer: Duration::from_millis_f64(self.light_timer_ms),
-            sizes: sizes.map(Arc::new),
-        }))
     }
 
     fn direction(
         &self,
         name: &'static str,
-        channel: Option<&str>,
+        channel: Option<String>,
         queue: &Queue,
-        mut besides: PathConfig,
+        mut spec: PathSpec,
     ) -> Result<DirectionSettings, Failure> {
-        let opened = channel
+        let way = if name == "up" { "up-" } else { "" };
+        let max_mtu = replay::OPPORTUNITY.get();
+        if spec.light_trace.is_some() && u64::from(self.mtu) > max_mtu {
+            return Err(Failure::usage(format_args!(
+                "--mtu must be at most {max_mtu} beside --{way}light-trace, not {}",
+                self.mtu
+            )));
+        }
+        let opened = (channel.as_deref())
             .map(|text| catalogue::open(text, self.seed, LONGEST_BUILT_IN))
             .transpose()
             .map_err(|error| Failure::usage(format_args!("--{name}: {error}")))?;
-        let end = if self.once {
-            WhenOver::End
-        } else {
-            WhenOver::Loop
-        };
-        let mut opportunity = Bytes::new(u64::from(self.opportunity_bytes));
-        if besides.light.is_some() {
-            opportunity = replay::OPPORTUNITY;
-            besides.delays = vec![Schedule::constant(Duration::ZERO)];
-        }
-        let link = opened
-            .as_ref()
-            .map(|channel| (channel.service(opportunity, end), queue.config.clone()));
+        let trace = opened.as_ref().and_then(|channel| channel.trace());
+        let sha256 = trace.map(|trace| trace.sha256().to_owned());
+        spec.link = opened.map(|channel| (channel, queue.config.clone()));
+        spec.light_timer = Duration::from_millis_f64(self.light_timer_ms);
+        let opportunity = Bytes::new(u64::from(self.opportunity_bytes));
+        let path = spec.read(opportunity, !self.once);
+        let path = path.map_err(|(field, error)| {
+            Failure::usage(format_args!("--{}: {error}", fields::option(way, field)))
+        })?;
         Ok(DirectionSettings {
             name,
-            channel: channel.map(str::to_owned),
-            sha256: opened
-                .as_ref()
-                .and_then(|channel| Some(channel.trace()?.sha256().to_owned())),
+            channel,
+            sha256,
             queue: queue.text.clone(),
-            path: PathConfig { link, ..besides },
+            path,
         })
     }
 
@@ -434,12 +296,6 @@ impl Args {
     }
 }
 
-/// The series of losses in this file; none at all without one.
-fn loss_series(way: &str, path: Option<&Path>) -> Result<Schedule<f64>, Failure> {
-    let series = path.map_or(Ok(Schedule::constant(0.0)), losses::read);
-    series.map_err(|error| Failure::usage(format_args!("--{way}loss-series: {error}")))
-}
-
 /// Result of `create` with the draft of a file, which the caller may write there.
 fn drafted<T: Send>(
     option: &str,
@@ -477,7 +333,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     if let Some(options) = translated.filter(|_| args.in_guest.is_none()) {
         ui.note(format_args!("netem: {options}"));
     }
-    if args.pcap.is_some() && args.duplicate.max(args.up_duplicate) > 0.0 {
+    if args.pcap.is_some() && args.fields.0.iter().any(|spec| spec.path.duplicate > 0.0) {
         return Err(Failure::usage(
             "--pcap: a capture has a packet once, so it takes paths without duplicates",
         ));

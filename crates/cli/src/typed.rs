@@ -47,9 +47,3 @@ pub fn mbps(text: &str) -> Result<f64, String> {
     let words = "Mbit/s between 0.001 and 1000000";
     within(text, Unit::Mbps, &(0.001..=1e6), words)
 }
-
-/// A probability below 1, as `0.005` or `0.5%`.
-pub fn probability(text: &str) -> Result<f64, String> {
-    let words = "a probability below 1, such as 0.005 or 0.5%";
-    within(text, Unit::Share, &(0.0..=1.0 - f64::EPSILON), words)
-}

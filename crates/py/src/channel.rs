@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use verus_channel::catalogue::{self as names, Found};
 use verus_channel::medium;
 use verus_channel::named::Named;
-use verus_channel::netem::{Netem, Setting};
+use verus_channel::netem::Netem;
 use verus_channel::path::{jitter, loss_model, reorder};
 use verus_channel::recordings::{self, Recording, cache_dir};
 use verus_channel::statistics::{LAGS, Statistics};
@@ -247,14 +247,8 @@ pub(crate) fn netem<'py>(
     options: &str,
 ) -> PyResult<Vec<(&'static str, Bound<'py, PyAny>)>> {
     let netem: Netem = options.parse().map_err(error::value)?;
-    let fields = netem.settings().into_iter().map(|(field, value)| {
-        let value = match value {
-            Setting::Number(number) => json!(number),
-            Setting::Whole(number) => json!(number),
-            Setting::Text(text) => json!(text),
-        };
-        Ok((field, json(py, &value)?))
-    });
+    let fields = netem.settings.into_iter();
+    let fields = fields.map(|(field, value)| Ok((field, json(py, &json!(value))?)));
     fields.collect()
 }
 

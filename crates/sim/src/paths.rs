@@ -1,19 +1,19 @@
 //! The paths of a scenario, both ways: channels, queues and delays, and their changes over time.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use verus_channel::catalogue::{self, Channel};
 use verus_channel::medium::MediumConfig;
-use verus_channel::path::link::{Service, WhenOver};
+use verus_channel::path::link::Service;
 use verus_channel::path::replay;
+use verus_channel::path_spec::{self, PathSpec};
 use verus_channel::queue::QueueConfig;
 use verus_channel::schedule::Schedule;
-use verus_channel::{LightConfig, LightTrace, PathConfig, SizeOffsets, delays, losses};
+use verus_channel::{PathConfig, delays};
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::record::ChannelInfo;
-use crate::scenario::{Change, Changing, Error, FlowSpec, Scenario, Texts, check};
+use crate::scenario::{Change, Error, FlowSpec, Scenario, Texts, check};
 use crate::schema::Expected;
 
 /// The paths of a scenario, independent of its senders.
@@ -47,17 +47,31 @@ fn beside(other: &'static str) -> Expected {
     Expected::of_other("left out beside", other)
 }
 
+/// Checks that a field has no value.
+fn check_absent(
+    value: Option<impl ToString>,
+    field: impl Into<String>,
+    expected: Expected,
+) -> Result<(), Error> {
+    value.map_or(Ok(()), |value| check(false, field, expected, value))
+}
+
+fn quoted(text: &Option<String>) -> Option<String> {
+    text.as_ref().map(|text| format!("`{text}`"))
+}
+
 impl Scenario {
     /// Checks every field but the flows' schemes, and reads the channels.
     ///
     /// # Errors
     /// The first thing that is wrong, by name.
     pub fn paths(&self) -> Result<Paths, Error> {
-        self.paths_of(&self.texts()?)
+        self.paths_of(self.texts()?)
     }
 
-    /// Reads the channels and the queues, beside `texts`.
-    pub(crate) fn paths_of(&self, texts: &Texts) -> Result<Paths, Error> {
+    /// Reads the channels, the queues and the files of both ways.
+    pub(crate) fn paths_of(&self, texts: Texts) -> Result<Paths, Error> {
+        let (mut there, mut back, medium) = (texts.there, texts.back, texts.medium);
         let queue = queue_of("queue", &self.queue, self.packet_bytes)?;
         let channel = self.open(&self.trace)?;
         let mut other_channels = Vec::new();
@@ -66,67 +80,39 @@ impl Scenario {
             "same" => Some(channel.clone()),
             text => {
                 let ack = self.open(text)?;
-                let info = self.info(text, &ack, self.opportunity(&self.ack_light_trace));
+                let info = self.info(text, &ack, back.opportunity(self.opportunity()));
                 other_channels.push(("ack", info));
                 Some(ack)
             }
         };
-        self.check_changes(&channel, ack.as_ref())?;
-        let back_link = match &ack {
-            None => None,
-            Some(channel) => {
-                let opportunity = self.opportunity(&self.ack_light_trace);
-                let service = self.serving(channel, opportunity, |change| change.ack_rate_mbps);
-                let queue = queue_of("ack_queue", &self.ack_queue, self.ack_bytes)?;
-                Some((service, queue))
-            }
-        };
-        let second = match &self.second_trace {
-            None => None,
-            Some(text) => {
-                let channel = self.open(text)?;
-                let queue = queue_of("second_queue", &self.second_queue, self.packet_bytes)?;
-                let info = self.info(text, &channel, self.opportunity(&None));
-                other_channels.push(("second_trace", info));
-                Some((self.service(&channel, self.opportunity(&None)), queue))
-            }
-        };
+        let info = self.info(&self.trace, &channel, there.opportunity(self.opportunity()));
+        there.link = Some((channel, queue));
+        if let Some(channel) = ack {
+            back.link = Some((
+                channel,
+                queue_of("ack_queue", &self.ack_queue, self.ack_bytes)?,
+            ));
+        }
+        if let Some(text) = &self.second_trace {
+            let channel = self.open(text)?;
+            let queue = queue_of("second_queue", &self.second_queue, self.packet_bytes)?;
+            let info = self.info(text, &channel, self.opportunity());
+            other_channels.push(("second_trace", info));
+            there.second = Some((channel, queue));
+        }
         let series = self.delay_series.as_ref().map(Path::new);
         let series = series.map(delays::read).transpose()?;
-        let opportunity = self.opportunity(&self.light_trace);
-        let serving = self.serving(&channel, opportunity, |change| change.rate_mbps);
-        let loss_series = self.loss_series.as_ref().map(Path::new);
-        let loss_series = loss_series.map(losses::read).transpose()?;
-        let mut there = PathConfig {
-            duplicate: self.duplicate,
-            loss_series: loss_series.unwrap_or(Schedule::constant(0.0)),
-            loss_model: texts.loss_model,
-            corrupt: self.corrupt,
-            loss: self.over_time(self.loss, |change| change.loss),
-            bursts: self.texts_over_time(&texts.bursts),
-            policer: texts.policer,
-            link: Some((serving, queue)),
-            second,
-            crosses: texts.crosses.clone(),
-            jitter: self.texts_over_time(&texts.jitter),
-            reorder: texts.reorder,
-            delays: self.delays(series.as_ref(), |flow| {
-                flow.delay_ms.unwrap_or(self.delay_ms)
-            }),
-            overtaking: series.is_some(),
-            ..PathConfig::default()
-        };
-        let mut back = PathConfig {
-            loss: Schedule::constant(self.ack_loss),
-            link: back_link,
-            jitter: self.texts_over_time(&texts.ack_jitter),
-            delays: self.delays(series.as_ref(), |flow| {
-                flow.delay_ms.or(self.ack_delay_ms).unwrap_or(self.delay_ms)
-            }),
-            overtaking: series.is_some(),
-            ..PathConfig::default()
-        };
-        if texts.medium != MediumConfig::None {
+        there.path.delays = self.delays(series.as_ref(), |flow| {
+            flow.delay_ms.unwrap_or(self.delay_ms)
+        });
+        back.path.delays = self.delays(series.as_ref(), |flow| {
+            flow.delay_ms.or(self.ack_delay_ms).unwrap_or(self.delay_ms)
+        });
+        there.path.overtaking = series.is_some();
+        back.path.overtaking = series.is_some();
+        let mut there = self.read(there, "rate_mbps", |change| change.rate_mbps)?;
+        let mut back = self.read(back, "ack_rate_mbps", |change| change.ack_rate_mbps)?;
+        if medium != MediumConfig::None {
             for (way, field, text) in [
                 (&mut there, "trace", &self.trace),
                 (&mut back, "ack", &self.ack),
@@ -139,22 +125,45 @@ impl Scenario {
                 check(shares, field, expected, format!("`{text}`"))?;
             }
         }
-        for (way, light, sizes) in [
-            (&mut there, &self.light_trace, &self.size_offsets),
-            (&mut back, &self.ack_light_trace, &self.ack_size_offsets),
-        ] {
-            way.light = self.light(light.as_deref(), sizes.as_deref())?;
-            if way.light.is_some() {
-                way.delays.fill(Schedule::constant(Duration::ZERO));
-            }
-        }
         Ok(Paths {
             there,
             back,
-            medium: texts.medium,
-            channel: self.info(&self.trace, &channel, opportunity),
+            medium,
+            channel: info,
             other_channels,
         })
+    }
+
+    /// The path of a direction, with the changes of its link's rate.
+    fn read(
+        &self,
+        spec: PathSpec,
+        field: &str,
+        rate_mbps: fn(&Change) -> Option<f64>,
+    ) -> Result<PathConfig, Error> {
+        let path = spec.read(self.opportunity(), self.looped);
+        let mut path = path.map_err(|(_, error)| error)?;
+        for (index, change) in self.changes.iter().enumerate() {
+            let Some(mbps) = rate_mbps(change) else {
+                continue;
+            };
+            match &mut path.link {
+                Some((Service::Rate(rates), _)) => {
+                    rates.change(self.when(change), Rate::from_mbps(mbps));
+                }
+                _ => {
+                    let expected = "left out but where the channel is a rate";
+                    check(false, format!("changes[{index}].{field}"), expected, mbps)?;
+                }
+            }
+        }
+        Ok(path)
+    }
+
+    /// When a change takes place.
+    pub(crate) fn when(&self, change: &Change) -> path_spec::Change {
+        let period = self.changes_repeat_s.map(Duration::from_secs_f64);
+        (Time::from_secs_f64(change.at_s), period)
     }
 
     /// The propagation delay of each flow: the recorded `series`, or what `ms` says of it and the changes.
@@ -163,11 +172,14 @@ impl Scenario {
         series: Option<&Schedule<Duration>>,
         ms: impl Fn(&FlowSpec) -> f64,
     ) -> Vec<Schedule<Duration>> {
-        let delay = |flow| match series {
-            Some(series) => series.clone(),
-            None => self.over_time(Duration::from_millis_f64(ms(flow)), |change| {
-                change.delay_ms.map(Duration::from_millis_f64)
-            }),
+        let delay = |flow| {
+            let mut delays = Schedule::constant(Duration::from_millis_f64(ms(flow)));
+            for change in &self.changes {
+                if let Some(delay) = change.delay_ms {
+                    delays.change(self.when(change), Duration::from_millis_f64(delay));
+                }
+            }
+            series.cloned().unwrap_or(delays)
         };
         self.flows.iter().map(delay).collect()
     }
@@ -178,27 +190,9 @@ impl Scenario {
         Ok(catalogue::open(name, self.seed, duration)?)
     }
 
-    /// The light trace and its size offsets, read from these files.
-    fn light(
-        &self,
-        trace: Option<&str>,
-        sizes: Option<&str>,
-    ) -> Result<Option<LightConfig>, Error> {
-        let Some(trace) = trace else { return Ok(None) };
-        let sizes = sizes.map(|path| SizeOffsets::read(Path::new(path)));
-        Ok(Some(LightConfig {
-            trace: Arc::new(LightTrace::read(Path::new(trace))?),
-            timer: Duration::from_millis_f64(self.light_timer_ms),
-            sizes: sizes.transpose()?.map(Arc::new),
-        }))
-    }
-
-    /// The size of a trace's opportunity: beside a light trace, CellReplay's.
-    fn opportunity(&self, light: &Option<String>) -> Bytes {
-        match light {
-            Some(_) => replay::OPPORTUNITY,
-            None => Bytes::new(u64::from(self.opportunity_bytes)),
-        }
+    /// The size of a trace's opportunity.
+    fn opportunity(&self) -> Bytes {
+        Bytes::new(u64::from(self.opportunity_bytes))
     }
 
     fn info(&self, name: &str, channel: &Channel, opportunity: Bytes) -> ChannelInfo {
@@ -213,38 +207,8 @@ impl Scenario {
         }
     }
 
-    /// The value of a field's text, and then those of the changes.
-    fn texts_over_time<T: Copy>(&self, (first, changes): &Changing<T>) -> Schedule<T> {
-        let mut changes = changes.iter();
-        self.over_time(*first, |_| changes.next().copied().flatten())
-    }
-
-    /// A value that is `first` at first, and then follows the changes. Of two at one instant the
-    /// later counts.
-    fn over_time<T: Copy>(
-        &self,
-        first: T,
-        mut of: impl FnMut(&Change) -> Option<T>,
-    ) -> Schedule<T> {
-        let mut steps = vec![(Time::ZERO, first)];
-        for change in &self.changes {
-            let Some(value) = of(change) else { continue };
-            let at = Time::from_secs_f64(change.at_s);
-            steps.pop_if(|(last, _)| *last == at);
-            steps.push((at, value));
-        }
-        let once = Schedule::new(steps).expect("changes were checked to be in order");
-        match self.changes_repeat_s {
-            // A constant value needs no laps.
-            Some(period) if once.steps().len() > 1 => once
-                .repeating(Duration::from_secs_f64(period))
-                .expect("changes were checked to be within their period"),
-            _ => once,
-        }
-    }
-
-    /// Checks the changes.
-    fn check_changes(&self, channel: &Channel, ack: Option<&Channel>) -> Result<(), Error> {
+    /// Checks the changes, but for whether the rates of those are of links.
+    pub(crate) fn check_changes(&self) -> Result<(), Error> {
         let mut last = 0.0;
         for (index, change) in self.changes.iter().enumerate() {
             let named = |field: &str| format!("changes[{index}].{field}");
@@ -255,20 +219,6 @@ impl Scenario {
                 change.at_s,
             )?;
             last = change.at_s;
-            let rate = |field: &str, rate: Option<f64>, channel: Option<&Channel>| match rate {
-                Some(rate) => check(
-                    matches!(channel, Some(Channel::Rate(_))),
-                    named(field),
-                    "left out but where the channel is a rate",
-                    rate,
-                ),
-                None => Ok(()),
-            };
-            rate("rate_mbps", change.rate_mbps, Some(channel))?;
-            rate("ack_rate_mbps", change.ack_rate_mbps, ack)?;
-            if let (Some(delay), Some(_)) = (change.delay_ms, &self.delay_series) {
-                check(false, named("delay_ms"), beside("delay_series"), delay)?;
-            }
         }
         if let Some(period) = self.changes_repeat_s {
             let within = Time::from_secs_f64(last) < Time::from_secs_f64(period);
@@ -276,14 +226,20 @@ impl Scenario {
             check(within, "changes_repeat_s", expected, period)?;
         }
         if self.delay_series.is_some() {
-            let flows = self.flows.iter().enumerate();
-            for (index, delay) in flows.filter_map(|(index, flow)| Some((index, flow.delay_ms?))) {
-                let field = format!("flows[{index}].delay_ms");
-                check(false, field, beside("delay_series"), delay)?;
-            }
-            if let Some(delay) = self.ack_delay_ms {
-                check(false, "ack_delay_ms", beside("delay_series"), delay)?;
-            }
+            self.check_no_delays("delay_series")?;
+            check_absent(self.ack_delay_ms, "ack_delay_ms", beside("delay_series"))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that flows and changes have no delay beside the field `other`.
+    fn check_no_delays(&self, other: &'static str) -> Result<(), Error> {
+        let flows = self.flows.iter().map(|flow| ("flows", flow.delay_ms));
+        let changes = self.changes.iter();
+        let changes = changes.map(|change| ("changes", change.delay_ms));
+        for (index, (list, delay)) in flows.enumerate().chain(changes.enumerate()) {
+            let field = format!("{list}[{index}].delay_ms");
+            check_absent(delay, field, beside(other))?;
         }
         Ok(())
     }
@@ -310,10 +266,8 @@ impl Scenario {
             ),
         ] {
             if light.is_none() {
-                if let Some(sizes) = sizes {
-                    let expected = Expected::of_other("left out where there is no", name);
-                    check(false, sizes_name, expected, format!("`{sizes}`"))?;
-                }
+                let expected = Expected::of_other("left out where there is no", name);
+                check_absent(quoted(sizes), sizes_name, expected)?;
                 continue;
             }
             check(
@@ -324,21 +278,8 @@ impl Scenario {
             )?;
             let expected = Expected::of_other(&format!("at most {bytes} beside"), name);
             check(u64::from(size) <= bytes, size_name, expected, size)?;
-            if let Some(series) = &self.delay_series {
-                check(false, "delay_series", beside(name), format!("`{series}`"))?;
-            }
-            for (index, flow) in self.flows.iter().enumerate() {
-                if let Some(delay) = flow.delay_ms {
-                    let field = format!("flows[{index}].delay_ms");
-                    check(false, field, beside(name), delay)?;
-                }
-            }
-            for (index, change) in self.changes.iter().enumerate() {
-                if let Some(delay) = change.delay_ms {
-                    let field = format!("changes[{index}].delay_ms");
-                    check(false, field, beside(name), delay)?;
-                }
-            }
+            check_absent(quoted(&self.delay_series), "delay_series", beside(name))?;
+            self.check_no_delays(name)?;
         }
         if self.light_trace.is_none() && self.ack_light_trace.is_none() {
             let timer = self.light_timer_ms;
@@ -351,35 +292,9 @@ impl Scenario {
                 other: Some("ack_light_trace"),
             };
             check(self.ack != "ideal", "ack", expected, "`ideal`")?;
-            if let Some(delay) = self.ack_delay_ms {
-                check(false, "ack_delay_ms", beside("ack_light_trace"), delay)?;
-            }
+            let delay = self.ack_delay_ms;
+            check_absent(delay, "ack_delay_ms", beside("ack_light_trace"))?;
         }
         Ok(())
-    }
-
-    /// The channel, with the rates in Mbit/s that the changes give it where it is a rate.
-    fn serving(
-        &self,
-        channel: &Channel,
-        opportunity: Bytes,
-        mbps: fn(&Change) -> Option<f64>,
-    ) -> Service {
-        match channel {
-            Channel::Rate(rate) => {
-                Service::Rate(self.over_time(*rate, |change| mbps(change).map(Rate::from_mbps)))
-            }
-            Channel::Trace(_) => self.service(channel, opportunity),
-        }
-    }
-
-    /// The channel without the changes.
-    fn service(&self, channel: &Channel, opportunity: Bytes) -> Service {
-        let end = if self.looped {
-            WhenOver::Loop
-        } else {
-            WhenOver::End
-        };
-        channel.service(opportunity, end)
     }
 }

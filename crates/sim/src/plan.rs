@@ -87,13 +87,14 @@ impl Scenario {
     /// # Errors
     /// As [`plan`](Self::plan).
     pub fn plan_with(&self, registry: &Registry) -> Result<Plan, Error> {
-        let texts = self.texts()?;
+        let mut texts = self.texts()?;
+        let traffic = std::mem::take(&mut texts.traffic);
         // First, since a scheme may load a program of the user's, after which no other file may be readable.
-        let paths = self.paths_of(&texts)?;
+        let paths = self.paths_of(texts)?;
         Ok(Plan {
             scenario: self.clone(),
             paths,
-            traffic: texts.traffic,
+            traffic,
             schemes: self.schemes(registry)?,
         })
     }

@@ -7,14 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 use verus_channel::medium::MediumConfig;
-use verus_channel::path::bursts::{BurstsConfig, BurstsError};
-use verus_channel::path::config::Crosses;
-use verus_channel::path::jitter::JitterConfig;
-use verus_channel::path::loss_model::LossModelConfig;
-use verus_channel::path::policer::PolicerConfig;
-use verus_channel::path::reorder::ReorderConfig;
+use verus_channel::path_spec::{self, FIELDS, PathSpec};
 use verus_channel::queue::SpecError;
+use verus_core::Duration;
 use verus_senders::SchemeError;
+use verus_words::spec::Problem;
 
 use crate::schema::{Expected, FieldError, refuse};
 use crate::traffic::Traffic;
@@ -333,19 +330,11 @@ pub enum Error {
     Cancelled,
 }
 
-/// The values of a field's text: at first, and at each change that has one.
-pub(crate) type Changing<T> = (T, Vec<Option<T>>);
-
-/// The parsed texts of a scenario.
+/// What a scenario says without its channels and queues: the texts are parsed, and files are not read.
 pub(crate) struct Texts {
-    pub(crate) crosses: Vec<Crosses>,
-    pub(crate) jitter: Changing<JitterConfig>,
-    pub(crate) ack_jitter: Changing<JitterConfig>,
-    pub(crate) bursts: Changing<BurstsConfig>,
-    pub(crate) loss_model: LossModelConfig,
+    pub(crate) there: PathSpec,
+    pub(crate) back: PathSpec,
     pub(crate) medium: MediumConfig,
-    pub(crate) policer: PolicerConfig,
-    pub(crate) reorder: ReorderConfig,
     pub(crate) traffic: Vec<Traffic>,
 }
 
@@ -366,26 +355,32 @@ pub(crate) fn check(
     }
 }
 
-fn jitter(field: String, text: &str) -> Result<JitterConfig, Error> {
-    let read = text.parse();
-    read.map_err(|error| {
-        SpecError {
-            what: field,
-            ..error
+/// Sets the fields of `spec` that `object` has, under these names with `prefix`; as a change, from an instant on. `within`
+/// begins their names in messages.
+fn set(
+    spec: &mut PathSpec,
+    prefix: &str,
+    object: &Value,
+    within: &str,
+    change: Option<path_spec::Change>,
+) -> Result<(), Error> {
+    for field in FIELDS {
+        let name = format!("{prefix}{}", field.name);
+        let set = match &object[&name] {
+            Value::Null => continue,
+            Value::String(text) => (field.set)(spec, text, change),
+            number => (field.set)(spec, &number.to_string(), change),
+        };
+        let Err(error) = set else { continue };
+        let what = format!("{within}{name}");
+        if let Problem::BadValue { key, expected, .. } = &*error.problem
+            && key == field.name
+        {
+            check(false, &what, expected, format!("`{}`", error.text))?;
         }
-        .into()
-    })
-}
-
-fn bursts(field: String, text: &str) -> Result<BurstsConfig, Error> {
-    let refused = |error: BurstsError| {
-        Error::Field(FieldError::Value {
-            field,
-            expected: BurstsError::EXPECTED.into(),
-            value: format!("`{}`", error.0),
-        })
-    };
-    text.parse().map_err(refused)
+        return Err(SpecError { what, ..error }.into());
+    }
+    Ok(())
 }
 
 impl Scenario {
@@ -420,7 +415,8 @@ impl Scenario {
     /// # Errors
     /// As [`check`](Self::check).
     pub(crate) fn texts(&self) -> Result<Texts, Error> {
-        refuse(Scenario::schema(), &serde_json::to_value(self)?)?;
+        let fields = serde_json::to_value(self)?;
+        refuse(Scenario::schema(), &fields)?;
         for (index, flow) in self.flows.iter().enumerate() {
             if let Some(stop) = flow.stop_s {
                 let name = format!("flows[{index}].stop_s");
@@ -429,45 +425,26 @@ impl Scenario {
         }
         let crosses = self.crosses()?;
         self.check_light()?;
+        self.check_changes()?;
+        let direction = |prefix| {
+            let mut spec = PathSpec::default();
+            set(&mut spec, prefix, &fields, "", None)?;
+            for (index, change) in self.changes.iter().enumerate() {
+                let within = format!("changes[{index}].");
+                let object = &fields["changes"][index];
+                set(&mut spec, prefix, object, &within, Some(self.when(change)))?;
+            }
+            spec.light_timer = Duration::from_millis_f64(self.light_timer_ms);
+            Ok::<_, Error>(spec)
+        };
+        let [mut there, back] = [direction("")?, direction("ack_")?];
+        there.path.crosses = crosses;
         Ok(Texts {
-            crosses,
-            jitter: self.changing("jitter", &self.jitter, |change| &change.jitter, jitter)?,
-            ack_jitter: self.changing(
-                "ack_jitter",
-                &self.ack_jitter,
-                |change| &change.ack_jitter,
-                jitter,
-            )?,
-            bursts: self.changing(
-                "loss_bursts",
-                &self.loss_bursts,
-                |change| &change.loss_bursts,
-                bursts,
-            )?,
-            loss_model: self.loss_model.parse()?,
+            there,
+            back,
             medium: self.medium.parse()?,
-            policer: self.policer.parse()?,
-            reorder: self.reorder.parse()?,
             traffic: self.traffic()?,
         })
-    }
-
-    /// The values of a field's text: at first, and at each change.
-    fn changing<T>(
-        &self,
-        field: &str,
-        first: &str,
-        of: fn(&Change) -> &Option<String>,
-        read: fn(String, &str) -> Result<T, Error>,
-    ) -> Result<Changing<T>, Error> {
-        let first = read(field.to_owned(), first)?;
-        let changed = |(index, change): (usize, &Change)| {
-            let text = of(change).as_deref();
-            text.map(|text| read(format!("changes[{index}].{field}"), text))
-                .transpose()
-        };
-        let changes = self.changes.iter().enumerate().map(changed);
-        Ok((first, changes.collect::<Result<_, _>>()?))
     }
 }
 
@@ -482,6 +459,9 @@ mod tests {
         let definitions = Scenario::schema()["$defs"]
             .as_object()
             .expect("flows and changes");
+        let of_scenario = &Scenario::schema()["properties"];
+        let of_path = FIELDS.iter().map(|field| &of_scenario[field.name]);
+        assert!(of_path.into_iter().all(Value::is_object), "{of_scenario}");
         for rule in definitions.values().chain([Scenario::schema()]) {
             for (name, field) in rule["properties"].as_object().expect("of a struct") {
                 assert!(field["description"].is_string(), "{name}");

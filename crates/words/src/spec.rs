@@ -146,6 +146,17 @@ pub struct SpecError {
     pub problem: Box<Problem>,
 }
 
+impl SpecError {
+    /// The whole text is not what `what` takes.
+    pub fn bad(what: &str, expected: &str, text: &str) -> Self {
+        SpecError {
+            what: what.to_owned(),
+            text: text.to_owned(),
+            problem: Box::new(Problem::bad(what, expected, text)),
+        }
+    }
+}
+
 /// A hint for a mistyped `word`: the nearest of `names`, or all of them: "the nearest is `ratio`", "its keys are min,
 /// max".
 fn hint(word: &str, all: &str, names: &[&str]) -> String {

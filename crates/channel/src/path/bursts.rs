@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use verus_core::Time;
+use verus_words::spec::SpecError;
 
 use crate::schedule::{Follower, Schedule};
 
@@ -16,20 +17,10 @@ pub struct BurstsConfig {
     pub of: u32,
 }
 
-/// Why a text does not describe bursts.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be {expected}, not `{text}`", expected = BurstsError::EXPECTED, text = .0)]
-pub struct BurstsError(pub String);
-
-impl BurstsError {
-    /// The accepted texts.
-    pub const EXPECTED: &str = "`none`, or LOST/OF with fewer lost than there are, such as 2/18";
-}
-
 impl FromStr for BurstsConfig {
-    type Err = BurstsError;
+    type Err = SpecError;
 
-    fn from_str(text: &str) -> Result<Self, BurstsError> {
+    fn from_str(text: &str) -> Result<Self, SpecError> {
         if text == "none" {
             return Ok(BurstsConfig::default());
         }
@@ -40,7 +31,8 @@ impl FromStr for BurstsConfig {
         let parts = text.split_once('/');
         let numbers = parts.and_then(|(lost, of)| whole(lost).zip(whole(of)));
         let valid = numbers.filter(|(lost, of)| 0 < *lost && lost < of);
-        let (lost, of) = valid.ok_or_else(|| BurstsError(text.to_owned()))?;
+        let expected = "`none`, or LOST/OF with fewer lost than there are, such as 2/18";
+        let (lost, of) = valid.ok_or_else(|| SpecError::bad("loss_bursts", expected, text))?;
         Ok(BurstsConfig { lost, of })
     }
 }

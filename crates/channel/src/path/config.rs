@@ -137,34 +137,15 @@ impl PathConfig {
     /// Builds the path, leaving out elements that would have no effect. `seed` and `way` determine
     /// its random draws.
     pub fn build<P: Packet>(&self, seed: u64, way: Way) -> Path<P> {
-        let (index, [loss, jitter, reorder, duplicate, series, corrupt]) = match way {
-            Way::Forth => (
-                0,
-                [
-                    "loss",
-                    "jitter",
-                    "reorder",
-                    "duplicate",
-                    "loss-series",
-                    "corrupt",
-                ],
-            ),
-            Way::Back => (
-                1,
-                [
-                    "ack-loss",
-                    "ack-jitter",
-                    "ack-reorder",
-                    "ack-duplicate",
-                    "ack-loss-series",
-                    "ack-corrupt",
-                ],
-            ),
-        };
-        let of_flows = |purpose| -> Vec<ChaCha8Rng> {
+        let index = way as u64;
+        let of_flows = |purpose: &str| -> Vec<ChaCha8Rng> {
+            let purpose = match way {
+                Way::Forth => purpose.to_owned(),
+                Way::Back => format!("ack-{purpose}"),
+            };
             let flows = 0..self.delays.len() as u64;
             flows
-                .map(|flow| random::stream(seed, purpose, flow))
+                .map(|flow| random::stream(seed, &purpose, flow))
                 .collect()
         };
         let by_chance = |probability: f64, purpose| {
@@ -172,12 +153,12 @@ impl PathConfig {
             (probability > 0.0).then(|| Box::new(chance()))
         };
         let mut elements = Vec::new();
-        elements.extend(by_chance(self.duplicate, duplicate).map(Element::Duplicate));
+        elements.extend(by_chance(self.duplicate, "duplicate").map(Element::Duplicate));
         if self.loss.ever(|probability| *probability > 0.0) {
-            elements.push(Loss::new(self.loss.clone(), of_flows(loss)).into());
+            elements.push(Loss::new(self.loss.clone(), of_flows("loss")).into());
         }
         if self.loss_series.ever(|probability| *probability > 0.0) {
-            elements.push(Loss::new(self.loss_series.clone(), of_flows(series)).into());
+            elements.push(Loss::new(self.loss_series.clone(), of_flows("loss-series")).into());
         }
         if self.bursts.ever(|bursts| bursts.lost > 0) {
             elements.push(Bursts::new(self.bursts.clone()).into());
@@ -205,13 +186,13 @@ impl PathConfig {
                 (None, _) => link.into(),
             });
         }
-        elements.extend(by_chance(self.corrupt, corrupt).map(Element::Corrupt));
+        elements.extend(by_chance(self.corrupt, "corrupt").map(Element::Corrupt));
         let mut delay = Delay::new(self.delays.iter().cloned());
         if self.jitter.ever(|law| *law != JitterConfig::None) {
-            delay = delay.with_jitter(Jitter::new(self.jitter.clone(), of_flows(jitter)));
+            delay = delay.with_jitter(Jitter::new(self.jitter.clone(), of_flows("jitter")));
         }
         if self.reorder != ReorderConfig::None {
-            delay = delay.with_reorder(Reorder::new(self.reorder, of_flows(reorder)));
+            delay = delay.with_reorder(Reorder::new(self.reorder, of_flows("reorder")));
         }
         if self.overtaking {
             delay = delay.overtaking();

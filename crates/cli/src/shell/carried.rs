@@ -276,27 +276,18 @@ pub fn write(
             "scenario": {"flows": 1, "packet_bytes": args.mtu, "seed": args.seed, "duration_s": timing.duration_s},
         }));
     }
+    let settings = json!({
+        // Without its arguments: a password may be among them, and results may be shared.
+        "command": args.command.first().map(|word| word.to_string_lossy()),
+        "down": args.down, "up": args.up, "delay_ms": args.delay_ms,
+        "queue": settings[1].queue, "up_queue": settings[0].queue,
+        "up_delay_ms": args.up_delay_ms, "once": args.once,
+        "delay_series": args.delay_series, "light_timer_ms": args.light_timer_ms,
+        "opportunity_bytes": args.opportunity_bytes, "mtu": args.mtu, "seed": args.seed,
+    });
     contents.run = json!({
         "kind": "shell",
-        "settings": {
-            // Without its arguments: a password may be among them, and results may be shared.
-            "command": args.command.first().map(|word| word.to_string_lossy()),
-            "down": args.down, "up": args.up, "delay_ms": args.delay_ms,
-            "queue": settings[1].queue, "up_queue": settings[0].queue,
-            "up_delay_ms": args.up_delay_ms,
-            "loss": args.loss, "up_loss": args.up_loss, "once": args.once,
-            "loss_model": args.loss_model.to_string(), "up_loss_model": args.up_loss_model.to_string(),
-            "loss_series": args.loss_series, "up_loss_series": args.up_loss_series,
-            "duplicate": args.duplicate, "up_duplicate": args.up_duplicate,
-            "corrupt": args.corrupt, "up_corrupt": args.up_corrupt,
-            "jitter": args.jitter.to_string(), "up_jitter": args.up_jitter.to_string(),
-            "reorder": args.reorder.to_string(), "up_reorder": args.up_reorder.to_string(),
-            "delay_series": args.delay_series,
-            "light_trace": args.light_trace, "up_light_trace": args.up_light_trace,
-            "light_timer_ms": args.light_timer_ms,
-            "size_offsets": args.size_offsets, "up_size_offsets": args.up_size_offsets,
-            "opportunity_bytes": args.opportunity_bytes, "mtu": args.mtu, "seed": args.seed,
-        },
+        "settings": folder::joined([settings, args.fields.settings()]),
         // The digest of the guest kernel on virtual time.
         "kernel_sha256": args.in_guest,
         "seeds": [args.seed],

@@ -1,28 +1,10 @@
 //! `--netem` and `--up-netem`: options of Linux's netem in place of ours.
 
-use verus_channel::netem::Netem;
-use verus_channel::path::jitter::JitterConfig;
-use verus_channel::path::loss_model::LossModelConfig;
-use verus_channel::path::reorder::ReorderConfig;
+use verus_channel::netem::Setting;
+use verus_channel::path_spec::{FIELDS, PathSpec};
 
-use super::{Args, DELAY_MS, QUEUE, Queue, SEED, queue};
+use super::{Args, DELAY_MS, QUEUE, SEED, fields, queue};
 use crate::failure::Failure;
-
-/// The arguments of one direction that a netem sets.
-struct Direction<'a> {
-    /// Prefix of the names of its options.
-    way: &'static str,
-    channel_option: &'static str,
-    channel: &'a mut Option<String>,
-    queue: &'a mut Option<Queue>,
-    loss: &'a mut f64,
-    loss_model: &'a mut LossModelConfig,
-    duplicate: &'a mut f64,
-    corrupt: &'a mut f64,
-    jitter: &'a mut JitterConfig,
-    reorder: &'a mut ReorderConfig,
-    seed: &'a mut u64,
-}
 
 /// The arguments with what their netems say in our options, and these options as typed.
 ///
@@ -36,39 +18,47 @@ pub fn translated(args: &Args) -> Result<(Args, Option<String>), Failure> {
     }
     let mut options = Vec::new();
     let mut queue_down = (args.queue.text != QUEUE).then(|| args.queue.clone());
-    let mut seeds = [args.seed; 2];
-    let [seed_down, seed_up] = &mut seeds;
+    let (mut seeds, mut delays) = ([args.seed; 2], [None; 2]);
+    let [down, up] = &mut args.fields.0;
     let directions = [
-        Direction {
-            way: "",
-            channel_option: "down",
-            channel: &mut args.down,
-            queue: &mut queue_down,
-            loss: &mut args.loss,
-            loss_model: &mut args.loss_model,
-            duplicate: &mut args.duplicate,
-            corrupt: &mut args.corrupt,
-            jitter: &mut args.jitter,
-            reorder: &mut args.reorder,
-            seed: seed_down,
-        },
-        Direction {
-            way: "up-",
-            channel_option: "up",
-            channel: &mut args.up,
-            queue: &mut args.up_queue,
-            loss: &mut args.up_loss,
-            loss_model: &mut args.up_loss_model,
-            duplicate: &mut args.up_duplicate,
-            corrupt: &mut args.up_corrupt,
-            jitter: &mut args.up_jitter,
-            reorder: &mut args.up_reorder,
-            seed: seed_up,
-        },
+        ("down", "", &mut args.down, &mut queue_down, down),
+        ("up", "up-", &mut args.up, &mut args.up_queue, up),
     ];
-    for (mut direction, netem) in directions.into_iter().zip(&netems) {
-        if let Some(netem) = netem {
-            direction.take(netem, &mut options)?;
+    let numbers = seeds.iter_mut().zip(&mut delays);
+    for ((netem, (seed, delay_ms)), (link, way, channel, queue_given, spec)) in
+        netems.into_iter().zip(numbers).zip(directions)
+    {
+        for (name, value) in netem.into_iter().flat_map(|netem| netem.settings) {
+            let text = value.to_string();
+            let option = match name {
+                "trace" => link.to_owned(),
+                "seed" => name.to_owned(),
+                _ => fields::option(way, name),
+            };
+            let fresh = match (name, value) {
+                ("delay_ms", Setting::Number(number)) => {
+                    *delay_ms = Some(number);
+                    continue;
+                }
+                ("seed", Setting::Whole(number)) => std::mem::replace(seed, number) == SEED,
+                ("trace", _) => channel.replace(text.clone()).is_none(),
+                ("queue", _) => {
+                    let limit = queue(&text).map_err(Failure::usage)?;
+                    queue_given.replace(limit).is_none()
+                }
+                _ => {
+                    let field = FIELDS.iter().find(|field| field.name == name);
+                    let field = field.unwrap_or_else(|| unreachable!("netem sets no {name}"));
+                    let fresh = (field.get)(spec) == (field.get)(&PathSpec::default());
+                    let set = (field.set)(spec, &text, None);
+                    set.map_err(|error| Failure::usage(error.to_string()))?;
+                    fresh
+                }
+            };
+            if !fresh {
+                return Err(given_too(&format!("--{option}")));
+            }
+            options.push(format!("--{option} {text}"));
         }
     }
     if let Some(queue) = queue_down {
@@ -81,7 +71,6 @@ pub fn translated(args: &Args) -> Result<(Args, Option<String>), Failure> {
         [SEED, seed] | [seed, SEED] => seed,
         _ => return Err(Failure::usage("--netem and --up-netem name two seeds")),
     };
-    let delays = netems.map(|netem| netem.and_then(|netem| netem.delay_ms));
     if delays != [None, None] {
         if args.delay_ms != DELAY_MS || args.up_delay_ms.is_some() || args.delay_series.is_some() {
             return Err(given_too("--delay-ms"));
@@ -92,53 +81,6 @@ pub fn translated(args: &Args) -> Result<(Args, Option<String>), Failure> {
         options.push(format!("--delay-ms {down} --up-delay-ms {up}"));
     }
     Ok((args, Some(options.join(" "))))
-}
-
-impl Direction<'_> {
-    /// Takes what `netem` says but its delay, and adds it to `options`.
-    fn take(&mut self, netem: &Netem, options: &mut Vec<String>) -> Result<(), Failure> {
-        for (field, value) in netem.settings() {
-            let option = match field {
-                "delay_ms" => continue,
-                "trace" => format!("--{}", self.channel_option),
-                "seed" => "--seed".to_owned(),
-                field => format!("--{}{}", self.way, field.replace('_', "-")),
-            };
-            let rate = netem.link.map(|(mbps, _)| format!("rate:{mbps}"));
-            let limit = netem.queue().as_deref().map(queue).transpose();
-            let limit = limit.map_err(Failure::usage)?;
-            let fresh = match field {
-                "trace" => set(self.channel, None, Some(rate)),
-                "queue" if self.queue.is_some() => false,
-                "queue" => {
-                    *self.queue = limit;
-                    true
-                }
-                "loss" => set(self.loss, 0.0, netem.loss),
-                "loss_model" => set(self.loss_model, LossModelConfig::None, netem.loss_model),
-                "duplicate" => set(self.duplicate, 0.0, netem.duplicate),
-                "corrupt" => set(self.corrupt, 0.0, netem.corrupt),
-                "jitter" => set(self.jitter, JitterConfig::None, netem.jitter),
-                "reorder" => set(self.reorder, ReorderConfig::None, netem.reorder),
-                "seed" => set(self.seed, SEED, netem.seed),
-                field => unreachable!("netem sets no {field}"),
-            };
-            if !fresh {
-                return Err(given_too(&option));
-            }
-            options.push(format!("{option} {value}"));
-        }
-        Ok(())
-    }
-}
-
-/// Puts `value` in place of the default; returns whether the slot had its default.
-fn set<T: PartialEq>(slot: &mut T, default: T, value: Option<T>) -> bool {
-    let fresh = *slot == default;
-    if let Some(value) = value.filter(|_| fresh) {
-        *slot = value;
-    }
-    fresh
 }
 
 fn given_too(option: &str) -> Failure {
@@ -181,7 +123,12 @@ mod tests {
             "--down rate:10 --queue droptail:packets=1000 --loss-model gemodel:p=0.01,r=0.1,1-h=1,1-k=0 \
              --jitter uniform:max_ms=10 --up-loss 0.01 --up-duplicate 0.02 --delay-ms 15 --up-delay-ms 0"
         );
-        assert_eq!((args.loss, args.up_loss), (0.0, 0.01));
+        let losses = args
+            .fields
+            .0
+            .each_ref()
+            .map(|spec| spec.path.loss.steps()[0].1);
+        assert_eq!(losses, [0.0, 0.01]);
         let [up, down] = args.directions().expect("valid");
         assert_eq!(up.path.delays[0].steps()[0].1, verus_core::Duration::ZERO);
         assert!(up.path.link.is_none() && down.path.link.is_some());

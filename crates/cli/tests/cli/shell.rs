@@ -156,7 +156,10 @@ fn bad_input_is_refused_with_one_message_and_code_2() {
         --down nosuch -- true => nosuch
         --down rate:0 -- true => rate:0
         --down rate:5 --queue red:min=9,max=1 -- true => queue
-        --down rate:5 --loss 1 -- true => --loss
+        --down rate:5 --loss 1 -- true => --loss: must be a probability below 1, such as 0.005 or 0.5%, not `1`
+        --down rate:5 --up-loss-bursts 5/5 -- true => --up-loss-bursts: must be `none`, or LOST/OF
+        --down rate:5 --jitter gaus -- true => --jitter: unknown kind `gaus`
+        --down rate:5 --up-loss-series /none -- true => --up-loss-series: cannot read `/none`
         --down rate:5 --delay-ms=-1 -- true => --delay-ms
         --down rate:5 --mtu 100 -- true => --mtu
         --down rate:5 --force -- true => --out
