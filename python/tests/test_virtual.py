@@ -17,6 +17,7 @@ import pytest
 from verus.endpoints import guest_kernel
 from verus.endpoints.program import find_endpoint
 from verus.errors import FieldError
+from verus.lab.scenario import LINUX_SCHEMES
 from verus.papers.own import linux
 
 from .conftest import Command
@@ -315,7 +316,7 @@ def test_our_senders_can_be_put_beside_those_of_linux(kernel: Path, monkeypatch:
     results = linux.collect(real, ours, jobs=2, progress=None, settings={})
     cells = linux.cells(results)
     assert [(cell.queue, cell.sender) for cell in cells] == [
-        (queue, sender) for queue in ("drop-tail", "RED") for sender in linux.SENDERS
+        (queue, sender) for queue in ("drop-tail", "RED") for sender in LINUX_SCHEMES
     ]
     for cell in cells:
         assert cell.linux.goodput_mbps == pytest.approx(cell.ours.goodput_mbps, rel=0.2), cell.name

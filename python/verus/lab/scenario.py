@@ -33,6 +33,9 @@ DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highw
 #: Transports for our controllers in real time.
 TRANSPORTS = ("udp", "quic")
 
+#: Linux's name of each congestion control that we have too, and our scheme of the same.
+LINUX_SCHEMES = {"cubic": "cubic", "reno": "newreno", "vegas": "vegas", "bbr": "bbr1"}
+
 #: The most seeds of one comparison: more are probably a mistake.
 MOST_REPETITIONS = 100_000
 

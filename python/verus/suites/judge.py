@@ -13,7 +13,7 @@ from typing import Any, cast
 from verus.endpoints import emulation
 from verus.errors import FieldError, near_or_all
 from verus.lab.runner import Ended, Progress, measure_each, run_each
-from verus.lab.scenario import Contestant, Run
+from verus.lab.scenario import LINUX_SCHEMES, Contestant, Run
 from verus.lab.schema import Scenario
 from verus.report.wanted import Wanted
 from verus.suites import EXCUSES, IGNORED, Check, Row, Suite, When, with_sender
@@ -45,9 +45,6 @@ _PATIENCE = 3.0
 #: Scenarios that are simulated before they are judged and forgotten: a whole suite's time series
 #: and packets do not fit in memory.
 _BATCH = 64
-
-#: Our names of Linux's congestion controls, by which suites name senders.
-_LINUX = {"cubic": "cubic", "reno": "newreno", "vegas": "vegas", "bbr": "bbr1"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +195,7 @@ def missed(suite: Suite, scheme: str, *, threads: int | None = None) -> frozense
 
 
 def _concern(row: Row, contestant: Contestant) -> str | None:
-    scheme = _LINUX.get(contestant.params["cc"], "") if contestant.scheme == "linux" else contestant.scheme
+    scheme = LINUX_SCHEMES.get(contestant.params["cc"], "") if contestant.scheme == "linux" else contestant.scheme
     if row.names(scheme):
         return OWN
     return COMPARED if row.compares else None

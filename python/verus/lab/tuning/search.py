@@ -526,8 +526,9 @@ def failures(search: Mapping[str, Any]) -> str:
 
 
 def all_failed(search: Mapping[str, Any]) -> bool:
-    """Whether every candidate of a search is broken."""
-    return all(candidate["state"] == BROKEN for candidate in search["candidates"])
+    """Whether a search has candidates, and every one is broken."""
+    states = {candidate["state"] for candidate in search["candidates"]}
+    return states == {BROKEN}
 
 
 def thinned(front: Sequence[Entry], most: int) -> list[Entry]:

@@ -21,7 +21,7 @@ from verus.endpoints import emulation
 from verus.lab import runner
 from verus.lab.results import Results
 from verus.lab.runner import Progress
-from verus.lab.scenario import PAPER_QUEUE, Contestant, Run, make_run
+from verus.lab.scenario import LINUX_SCHEMES, PAPER_QUEUE, Contestant, Run, make_run
 from verus.lab.schema import Scenario
 from verus.papers.experiment import Options, Work
 from verus.papers.own import side_by_side
@@ -31,9 +31,6 @@ from verus.papers.target import Check
 from verus.report.wanted import Wanted
 
 SOURCE = "Linux's own TCP, in a guest kernel on virtual time"
-
-#: Linux's name of each congestion control, and our scheme of the same.
-SENDERS = {"cubic": "cubic", "reno": "newreno", "vegas": "vegas", "bbr": "bbr1"}
 
 #: Constant rates, Mbit/s.
 RATES = (1, 12, 50)
@@ -110,9 +107,9 @@ def runs(
     linux: list[Run] = []
     ours: list[Run] = []
     for place, queue, count, name, number in itertools.product(
-        places, ("drop-tail", "RED"), flows, SENDERS, range(seed, seed + repeat)
+        places, ("drop-tail", "RED"), flows, LINUX_SCHEMES, range(seed, seed + repeat)
     ):
-        for scheme, ends in ((f"linux:cc={name}", {}), (SENDERS[name], ENDS)):
+        for scheme, ends in ((f"linux:cc={name}", {}), (LINUX_SCHEMES[name], ENDS)):
             run = make_run(
                 trace=place.label,
                 path=place.channel,
