@@ -255,6 +255,16 @@ def test_a_link_is_validated_when_it_is_made(make: Callable[[], Link], words: st
         make()
 
 
+def test_a_link_of_light_traces_is_made_before_the_size_of_packets_is_known(tmp_path: Path) -> None:
+    light = tmp_path / "light"
+    light.write_text("0 20 0 1 3\n100 24 0 2 2 9\n200 22 0 1\n")
+    link = Link.constant(12, light_trace=str(light))
+    with pytest.raises(FieldError, match=r"^packet_bytes: must be at most 1400 "):
+        simulate(link=link, flows=[Flow("cubic")], duration_s=1)
+    result = simulate(link=link, flows=[Flow("cubic")], duration_s=1, packet_bytes=1400)
+    assert 40 <= float(np.nanmin(result.flows[0].rtt_ms)) <= 45
+
+
 def test_a_mistyped_metric_is_met_with_the_right_one() -> None:
     result = simulate(link=Link.constant(5), flows=[Flow("cubic")], duration_s=1, records=False)
     for metrics in (result.metrics, result.flows[0].metrics):

@@ -35,6 +35,7 @@ from verus.lab.scenario import (
     DEFAULT_CHANNELS,
     DEFAULT_SCHEMES,
     PAPER_QUEUE,
+    SCHEMA,
     Contestant,
     Run,
     Settings,
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
     from verus.report.notebook import Plot
 
 Array = npt.NDArray[Any]
+
+
+#: The smallest packet of a scenario, which every path takes.
+_LEAST_PACKET_BYTES: int = SCHEMA["properties"]["packet_bytes"]["minimum"]
 
 
 class Metrics(dict[str, float | None]):
@@ -110,8 +115,9 @@ class Link(PathSettings, _Bottleneck):
     """
 
     def __post_init__(self) -> None:
+        # Which sizes of packets are valid beside a light trace is known once the run is.
         with _one_link():
-            self._settings(schemes=("cubic",)).check()
+            self._settings(schemes=("cubic",), packet_bytes=_LEAST_PACKET_BYTES).check()
 
     def _settings(self, **more: Any) -> Settings:
         """A comparison over this link alone."""
