@@ -21,6 +21,7 @@ from verus.api import LinkOptions
 from verus.errors import FieldError
 from verus.lab.results import Results
 from verus.lab.scenario import DEFAULTS, Settings
+from verus.lab.study import KEYS, planned_runs
 
 
 def test_records_are_arrays_of_one_length() -> None:
@@ -263,6 +264,16 @@ def test_a_link_of_light_traces_is_made_before_the_size_of_packets_is_known(tmp_
         simulate(link=link, flows=[Flow("cubic")], duration_s=1)
     result = simulate(link=link, flows=[Flow("cubic")], duration_s=1, packet_bytes=1400)
     assert 40 <= float(np.nanmin(result.flows[0].rtt_ms)) <= 45
+
+
+@pytest.mark.parametrize("field", ["ack_queue", "second_queue", "changes_repeat_s"])
+def test_fields_of_what_the_path_has_not_are_refused(field: str) -> None:
+    unused: Any = {field: 2.0 if field == "changes_repeat_s" else "codel"}
+    with pytest.raises(FieldError, match=f"^{field}: must be left out"):
+        Link.constant(12, **unused)
+    if field in KEYS:
+        with pytest.raises(ValueError, match=f"^{field}: must be left out"):
+            planned_runs({"trace": "rate:12", "scheme": "cubic", **unused})
 
 
 def test_a_mistyped_metric_is_met_with_the_right_one() -> None:

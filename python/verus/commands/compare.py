@@ -108,7 +108,6 @@ def compare(
     settings, earlier = _settings(options, from_)
     runs = settings.runs()
     _check_inputs(runs, earlier, options)
-    _refuse_unused(options, settings)
     digests = Digests()
     read = {path for run in runs for path in inputs.files_of(run.scenario).values()}
     for path in read:
@@ -349,18 +348,6 @@ def _refuse_real_time(**options: object) -> None:
     for name, value in options.items():
         if value is not None:
             raise FieldError(name, "is for runs in real time (--emulate)")
-
-
-def _refuse_unused(options: Mapping[str, Any], settings: Settings) -> None:
-    """Refuses an option of something that the paths do not have."""
-    absent = {
-        "ack_queue": (settings.ack == "ideal", "is for a way back with a link (--ack)"),
-        "second_queue": (settings.second_trace is None, "is for a second link (--second-trace)"),
-        "changes_repeat_s": (not settings.changes, "is for a path that changes (--changes)"),
-    }
-    for name, (is_absent, problem) in absent.items():
-        if is_absent and name in options:
-            raise FieldError(name, problem)
 
 
 def _judge_timing(timings: list[dict[str, float]], bound: float | None, talk: Talk) -> int:
