@@ -99,6 +99,10 @@ def test_the_same_seed_gives_the_same_arrays_and_another_does_not() -> None:
         (lambda: Trace([3, 2]), "times_ms"),
         (lambda: Trace([0]), "times_ms"),
         (lambda: Trace(["a"]), "times_ms"),
+        (lambda: Trace([0.1, 0.2, 5.9]), "times_ms"),  # type: ignore[list-item]
+        (lambda: Trace(np.array([1.0, np.nan])), "times_ms"),
+        (lambda: Trace([1, 2**70]), "times_ms"),
+        (lambda: Trace([1], duration_s=float("inf")), "duration_s"),
         (lambda: Trace.generate("nowhere"), "channel"),
         (lambda: Trace.generate("city-driving-3g-up", duration_s=0), "duration_s"),
     ],
