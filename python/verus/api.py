@@ -245,7 +245,8 @@ class FlowResult:
         metrics: Throughput, delay and loss of this flow.
         sent_ms: The time when each packet left the sender.
         rtt_ms: Its round-trip time; NaN if its acknowledgement never came.
-        qdelay_ms: Its time in the bottleneck queue; NaN if it never left it.
+        qdelay_ms: Its time from sending until it left the bottleneck queue; NaN if it never left it. Of two links it
+            has both queues, and of a light trace the delay, which `metrics` leave out.
         size_bytes: Its size.
         window_bytes: The window when it left.
         lost: Whether it was dropped.
