@@ -369,6 +369,9 @@ def test_numbers_of_numpy_are_taken_like_those_of_python() -> None:
         return simulate(link=link, flows=[flow], duration_s=real(2)).metrics
 
     assert run(np.int64, np.float32) == run(int, float)
+    assert Flow("cubic", ecn=np.bool_(True)).scheme == "cubic:ecn=yes"
+    known = simulate(link=Link.constant(8), flows=[Flow("verus")], duration_s=1, handshake=np.bool_(True))  # type: ignore[arg-type]
+    assert known.results.config["settings"]["handshake"] is True
 
 
 @pytest.mark.parametrize(
@@ -381,6 +384,7 @@ def test_numbers_of_numpy_are_taken_like_those_of_python() -> None:
         (lambda: Link.constant(8, changes=[[[[[[[[[[[[1]]]]]]]]]]]]), "changes: is nested too deeply"),  # type: ignore[list-item]
         (lambda: Link.constant(8, changes=5), "changes: must be a list"),  # type: ignore[arg-type]
         (lambda: Link.constant(8, loss=1j), "loss: must be a number"),  # type: ignore[arg-type]
+        (lambda: simulate(link=Link.constant(8), flows=iter([Flow("cubic")])), "flows: must be a list"),  # type: ignore[arg-type]
         (lambda: Flow("cubic", start_s=np.array([1, 2])), "start_s: must be a number"),  # type: ignore[arg-type]
         (lambda: Link.constant(1e16), "trace: channel `rate:10000000000000000`"),
     ],

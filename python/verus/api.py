@@ -233,6 +233,7 @@ def _polars(table: pa.Table) -> Any:
 
 
 def _value(value: Any) -> str:
+    value = plain("params", value)
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
@@ -359,7 +360,7 @@ def simulate(
     """
     if not isinstance(link, Link):
         raise FieldError("link", f"must be a Link, such as Link.from_trace(…), not {link!r}")
-    if isinstance(flows, Flow) or not all(isinstance(flow, Flow) for flow in flows):
+    if not isinstance(flows, Sequence) or not all(isinstance(flow, Flow) for flow in flows):
         raise FieldError("flows", f"must be a list of Flow, such as [Flow('verus')], not {flows!r}")
     if not flows:
         raise FieldError("flows", "needs at least one")

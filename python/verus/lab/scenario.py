@@ -201,7 +201,7 @@ def warning(scenario: Mapping[str, Any]) -> str | None:
 
 
 def plain(name: str, value: Any, depth: int = 0) -> Any:
-    """A value of a field as JSON has it: numbers of NumPy as Python's.
+    """A value of a field as JSON has it: numbers and truth values of NumPy as Python's.
 
     Raises:
         FieldError: It is nested too deeply.
@@ -219,6 +219,8 @@ def plain(name: str, value: Any, depth: int = 0) -> Any:
         return type(value)([plain(name, each, depth + 1) for each in value])
     if isinstance(value, bool | int | float):
         return value
+    if getattr(value, "ndim", None) == 0:
+        return value.item()
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else value
