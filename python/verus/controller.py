@@ -397,8 +397,10 @@ def _load(file: str) -> ModuleType:
     sys.meta_path.insert(_before_paths(), beside)
     try:
         exec(compile(source, str(path), "exec"), vars(module))
-    except Exception as error:
+    except BaseException as error:
         del sys.modules[name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
         line = error.lineno if isinstance(error, SyntaxError) else _line_in(str(path), error)
         problem = error.msg if isinstance(error, SyntaxError) else _sentence(error)
         where = f"line {line}: " if line else ""
