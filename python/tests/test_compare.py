@@ -347,6 +347,12 @@ def test_options_of_what_the_path_has_not_are_refused(verus: Callable[..., Any],
     assert f"{other}, not" in refused.err
 
 
+def test_json_takes_no_format_of_the_table(verus: Command) -> None:
+    refused = verus("compare", "--trace", "rate:8", "--scheme", "cubic", "--duration", "1", "--json", "--format", "csv")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--format: is for the table" in refused.err
+
+
 @pytest.mark.parametrize("option", [["--records"], ["--report"], ["--bin", "50"]])
 def test_options_of_saved_results_are_refused_where_none_are_saved(
     verus: Callable[..., Any], option: list[str]

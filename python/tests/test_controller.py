@@ -293,6 +293,17 @@ def test_what_is_wrong_with_a_scheme_is_one_message(
     assert len(ran.err.splitlines()) == 1
 
 
+def test_what_a_controller_prints_is_no_result(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(
+        "import verus\nprint('loads')\n"
+        "class Loud(verus.Controller):\n  def __init__(self): print('begins'); self.window_bytes = 15000\n"
+        "  def on_feedback(self, feedback): print('hears')\n"
+    )
+    ran = verus("compare", "--trace", "rate:8", "--scheme", "loud.py:Loud", "--duration", "1", "--json")
+    assert [json.loads(row)["scheme"] for row in ran.out.splitlines()] == ["Loud"]
+    assert {"loads", "begins", "hears"} <= set(ran.err.splitlines())
+
+
 def test_an_interrupt_while_a_file_is_loaded_ends_the_command(verus: Command, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("raise KeyboardInterrupt\n")
     ran = verus("compare", "--trace", "rate:8", "--scheme", "slow.py:Mine")

@@ -49,7 +49,7 @@ def compare(
     max_lateness_ms: Annotated[float | None, LATENESS] = None,
     from_: Annotated[Path | None, one("FILE", name="--from")] = None,
     json_: Json = False,
-    format_: Annotated[Format, one("FORMAT", name="--format", show_default=False)] = "terminal",
+    format_: Annotated[Format | None, one("FORMAT", name="--format")] = None,
     out: Annotated[Path | None, one("DIR")] = None,
     qlog: Annotated[Path | None, one("DIR")] = None,
     qlog_format: Annotated[LogFormat | None, one("FORMAT")] = None,
@@ -130,6 +130,8 @@ def compare(
         at_least("jobs", jobs, 1, 1000)
     else:
         _refuse_real_time(transports=options.get("transports"), jobs=jobs, max_lateness_ms=max_lateness_ms)
+    if json_ and format_ is not None:
+        raise FieldError("format", "is for the table, in whose place --json prints objects")
     if qlog is None and qlog_format is not None:
         raise FieldError("qlog_format", "is for logs (--qlog DIR)")
     store: Store | None = None
@@ -158,7 +160,7 @@ def compare(
             tell_rows(map(metric_rows.printed, metric_rows.rows(runs, outcomes)))
             sys.stdout.flush()
         if target is not None:
-            shown = None if json_ else format_
+            shown = None if json_ else format_ or "terminal"
             _save(runs, outcomes, settings, target, talk, force=force, shown=shown, draw=bool(report))
     if store is not None:
         store.remove()
