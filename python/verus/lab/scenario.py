@@ -16,7 +16,7 @@ from numbers import Integral, Real
 from typing import Any, cast
 
 from verus import _verus, controller
-from verus.errors import FieldError
+from verus.errors import FieldError, not_utf8
 from verus.lab.arguments import check_seed, checked, text_list, whole
 from verus.lab.schema import PathSettings, RunSettings, Scenario
 
@@ -520,6 +520,8 @@ def expanded(name: str, text: str) -> list[str]:
     """All schemes of a text: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several; a program is one."""
     try:
         return _verus.expand(text)
+    except UnicodeEncodeError as error:
+        raise FieldError(name, not_utf8(error)) from error
     except ValueError as error:
         raise FieldError(name, f"`{text}`: {error}") from error
 
