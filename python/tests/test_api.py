@@ -246,6 +246,7 @@ def test_what_is_left_out_is_what_rust_has() -> None:
         (lambda: Link.from_trace("city-drivng-lte"), "trace: unknown channel `city-drivng-lte`"),
         (lambda: Link.from_trace("city-driving-3g-up[9:3]"), "trace: .*FROM must be before TO"),
         (lambda: Link.from_trace("rate:5", queue="cdel"), "queue: .*the nearest is `codel`"),
+        (lambda: Link.from_trace("rate:5", queue="codel:target_ms=5,20"), "queue: .*must be key=value, not `20`"),
         (lambda: Link.from_trace("rate:5", second_trace="nowhere"), "second_trace: unknown channel `nowhere`"),
         (lambda: Link.from_trace("rate:5", ack="nowhere"), "ack: unknown channel `nowhere`"),
         (lambda: Link.constant(5, loss=1.5), "loss: must be at least 0 and below 1, not 1.5"),
@@ -278,6 +279,12 @@ def test_fields_of_what_the_path_has_not_are_refused(field: str) -> None:
     if field in KEYS:
         with pytest.raises(ValueError, match=f"^{field}: must be left out"):
             planned_runs({"trace": "rate:12", "scheme": "cubic", **unused})
+
+
+def test_every_series_is_an_array() -> None:
+    result = simulate(link=Link.constant(5), flows=[Flow("verus"), Flow("cubic", start_s=0.5)], duration_s=1)
+    assert {name for name, values in result.series.items() if not isinstance(values, np.ndarray)} == set()
+    assert result.series["phase"][result.series["flow"] == 0][0] == "slow_start"
 
 
 def test_a_mistyped_metric_is_met_with_the_right_one() -> None:

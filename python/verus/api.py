@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from verus import _verus
 from verus.controller import Controller, Scheme, text_of
 from verus.errors import FieldError, near_or_all
 from verus.lab import store
-from verus.lab.arguments import above_zero, text_list, whole
+from verus.lab.arguments import above_zero, checked, text_list, whole
 from verus.lab.inputs import cut_warnings
 from verus.lab.keywords import spelled_out
 from verus.lab.results import Results
@@ -118,6 +119,7 @@ class Link(PathSettings, _Bottleneck):
         # Which sizes of packets are valid beside a light trace is known once the run is.
         with _one_link():
             self._settings(schemes=("cubic",), packet_bytes=_LEAST_PACKET_BYTES).check()
+            checked("queue", self.queue, _verus.check_queue)  # the text of a comparison may stand for several
 
     def _settings(self, **more: Any) -> Settings:
         """A comparison over this link alone."""
@@ -394,9 +396,19 @@ def simulate(
             _flow(index, flow, Metrics(per_flow[index]), packets, outcome["connections"])
             for index, flow in enumerate(flows)
         ),
-        series={**outcome["series"], "capacity_mbps": np.tile(outcome["capacity"]["capacity_mbps"], len(flows))},
+        series={
+            **_arrays(outcome["series"]),
+            "capacity_mbps": np.tile(outcome["capacity"]["capacity_mbps"], len(flows)),
+        },
         results=results,
     )
+
+
+def _arrays(columns: Mapping[str, Any]) -> dict[str, Array]:
+    """Columns as arrays; those of texts come as lists."""
+    return {
+        name: np.array(values, dtype=object) if isinstance(values, list) else values for name, values in columns.items()
+    }
 
 
 def _warn_of_cut_files(runs: Sequence[Run]) -> None:
