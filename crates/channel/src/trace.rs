@@ -603,13 +603,17 @@ impl Write for HashingWriter {
 }
 
 /// Fills the file at `path` so that it appears whole or not at all. A device or pipe, which cannot be replaced, is
-/// written in place.
+/// written in place. `/dev/stdout` is refused where it leads to a file: that would replace the link.
 pub(crate) fn write_whole(
     path: &Path,
     fill: impl FnOnce(&mut fs::File) -> io::Result<()>,
 ) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(there) if there.is_file() && path.parent() == Some(Path::new("/dev")) => {
+            let problem = "output is redirected to a file: name that file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
         Ok(there) if !there.is_file() => {
             return fill(&mut fs::File::options().write(true).open(path)?);
         }
