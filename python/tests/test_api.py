@@ -21,6 +21,7 @@ from verus.api import LinkOptions
 from verus.errors import FieldError
 from verus.lab.results import Results
 from verus.lab.scenario import DEFAULTS, Settings
+from verus.lab.study import KEYS, planned_runs
 
 
 def test_records_are_arrays_of_one_length() -> None:
@@ -98,6 +99,10 @@ def test_the_same_seed_gives_the_same_arrays_and_another_does_not() -> None:
         (lambda: Trace([3, 2]), "times_ms"),
         (lambda: Trace([0]), "times_ms"),
         (lambda: Trace(["a"]), "times_ms"),
+        (lambda: Trace([0.1, 0.2, 5.9]), "times_ms"),  # type: ignore[list-item]
+        (lambda: Trace(np.array([1.0, np.nan])), "times_ms"),
+        (lambda: Trace([1, 2**70]), "times_ms"),
+        (lambda: Trace([1], duration_s=float("inf")), "duration_s"),
         (lambda: Trace.generate("nowhere"), "channel"),
         (lambda: Trace.generate("city-driving-3g-up", duration_s=0), "duration_s"),
     ],
@@ -241,6 +246,7 @@ def test_what_is_left_out_is_what_rust_has() -> None:
         (lambda: Link.from_trace("city-drivng-lte"), "trace: unknown channel `city-drivng-lte`"),
         (lambda: Link.from_trace("city-driving-3g-up[9:3]"), "trace: .*FROM must be before TO"),
         (lambda: Link.from_trace("rate:5", queue="cdel"), "queue: .*the nearest is `codel`"),
+        (lambda: Link.from_trace("rate:5", queue="codel:target_ms=5,20"), "queue: .*must be key=value, not `20`"),
         (lambda: Link.from_trace("rate:5", second_trace="nowhere"), "second_trace: unknown channel `nowhere`"),
         (lambda: Link.from_trace("rate:5", ack="nowhere"), "ack: unknown channel `nowhere`"),
         (lambda: Link.constant(5, loss=1.5), "loss: must be at least 0 and below 1, not 1.5"),
@@ -253,6 +259,32 @@ def test_what_is_left_out_is_what_rust_has() -> None:
 def test_a_link_is_validated_when_it_is_made(make: Callable[[], Link], words: str) -> None:
     with pytest.raises(ValueError, match=f"^{words}"):
         make()
+
+
+def test_a_link_of_light_traces_is_made_before_the_size_of_packets_is_known(tmp_path: Path) -> None:
+    light = tmp_path / "light"
+    light.write_text("0 20 0 1 3\n100 24 0 2 2 9\n200 22 0 1\n")
+    link = Link.constant(12, light_trace=str(light))
+    with pytest.raises(FieldError, match=r"^packet_bytes: must be at most 1400 "):
+        simulate(link=link, flows=[Flow("cubic")], duration_s=1)
+    result = simulate(link=link, flows=[Flow("cubic")], duration_s=1, packet_bytes=1400)
+    assert 40 <= float(np.nanmin(result.flows[0].rtt_ms)) <= 45
+
+
+@pytest.mark.parametrize("field", ["ack_queue", "second_queue", "changes_repeat_s"])
+def test_fields_of_what_the_path_has_not_are_refused(field: str) -> None:
+    unused: Any = {field: 2.0 if field == "changes_repeat_s" else "codel"}
+    with pytest.raises(FieldError, match=f"^{field}: must be left out"):
+        Link.constant(12, **unused)
+    if field in KEYS:
+        with pytest.raises(ValueError, match=f"^{field}: must be left out"):
+            planned_runs({"trace": "rate:12", "scheme": "cubic", **unused})
+
+
+def test_every_series_is_an_array() -> None:
+    result = simulate(link=Link.constant(5), flows=[Flow("verus"), Flow("cubic", start_s=0.5)], duration_s=1)
+    assert {name for name, values in result.series.items() if not isinstance(values, np.ndarray)} == set()
+    assert result.series["phase"][result.series["flow"] == 0][0] == "slow_start"
 
 
 def test_a_mistyped_metric_is_met_with_the_right_one() -> None:
@@ -344,6 +376,9 @@ def test_numbers_of_numpy_are_taken_like_those_of_python() -> None:
         return simulate(link=link, flows=[flow], duration_s=real(2)).metrics
 
     assert run(np.int64, np.float32) == run(int, float)
+    assert Flow("cubic", ecn=np.bool_(True)).scheme == "cubic:ecn=yes"
+    known = simulate(link=Link.constant(8), flows=[Flow("verus")], duration_s=1, handshake=np.bool_(True))  # type: ignore[arg-type]
+    assert known.results.config["settings"]["handshake"] is True
 
 
 @pytest.mark.parametrize(
@@ -356,6 +391,7 @@ def test_numbers_of_numpy_are_taken_like_those_of_python() -> None:
         (lambda: Link.constant(8, changes=[[[[[[[[[[[[1]]]]]]]]]]]]), "changes: is nested too deeply"),  # type: ignore[list-item]
         (lambda: Link.constant(8, changes=5), "changes: must be a list"),  # type: ignore[arg-type]
         (lambda: Link.constant(8, loss=1j), "loss: must be a number"),  # type: ignore[arg-type]
+        (lambda: simulate(link=Link.constant(8), flows=iter([Flow("cubic")])), "flows: must be a list"),  # type: ignore[arg-type]
         (lambda: Flow("cubic", start_s=np.array([1, 2])), "start_s: must be a number"),  # type: ignore[arg-type]
         (lambda: Link.constant(1e16), "trace: channel `rate:10000000000000000`"),
     ],

@@ -263,6 +263,8 @@ def test_iperf3_is_read_too_and_a_broken_capture_names_its_place(verus: Command,
     assert json.loads(analyzed.out)["goodput_mbps"] == pytest.approx(12.032)
     assert len(_verus.trace_read(str(trace))["times_ms"]) == 5000
     assert "nothing faster" in analyzed.err
+    (tmp_path / "test.json").write_text("\ufeff" + (tmp_path / "test.json").read_text())
+    assert verus("analyze", tmp_path / "test.json", "--json").out == analyzed.out
     (tmp_path / "broken.pcapng").write_bytes(b"\x0a\x0d\x0d\x0a" + bytes(28))
     broken = verus("analyze", tmp_path / "broken.pcapng")
     assert broken.code != 0

@@ -317,6 +317,9 @@ def test_short_trains_take_a_light_trace_and_not_the_heavy_one(verus: Command, t
 def test_a_raw_log_is_converted(verus: Command, tmp_path: Path) -> None:
     (tmp_path / "raw.csv").write_text("1420000000.5\n1420000000.5104\n1420000000.52\n")
     assert verus("trace", "convert", "raw.csv", "town").code == 0
+    refused = verus("trace", "convert", "raw.csv", "town.csv.gz")
+    assert refused.code == 2
+    assert "cannot write `town.csv.gz`: a channel whose name ends in .csv is a series of rates" in refused.err
     assert (tmp_path / "town").read_text().split() == ["0", "10", "20"]
 
 

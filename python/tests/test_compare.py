@@ -343,8 +343,14 @@ def test_rows_printed_at_once_are_those_of_saved_results(verus: Command, tmp_pat
 def test_options_of_what_the_path_has_not_are_refused(verus: Callable[..., Any], option: list[str], other: str) -> None:
     refused = verus("compare", "--trace", "rate:8", "--scheme", "cubic", "--duration", "1", "--json", *option)
     assert (refused.code, refused.out) == (2, "")
-    assert f"{option[0]}: is for" in refused.err
-    assert f"({other})" in refused.err
+    assert f"{option[0]}: must be left out" in refused.err
+    assert f"{other}, not" in refused.err
+
+
+def test_json_takes_no_format_of_the_table(verus: Command) -> None:
+    refused = verus("compare", "--trace", "rate:8", "--scheme", "cubic", "--duration", "1", "--json", "--format", "csv")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--format: is for the table" in refused.err
 
 
 @pytest.mark.parametrize("option", [["--records"], ["--report"], ["--bin", "50"]])

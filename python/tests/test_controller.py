@@ -271,6 +271,7 @@ def test_its_random_numbers_follow_the_seed() -> None:
             "raises.py:Mine",
             "`raises.py` cannot be loaded: line 1: ModuleNotFoundError: No module named 'no_such_module'",
         ),
+        ("ends.py:Mine", "`ends.py` cannot be loaded: line 1: SystemExit: 3"),
         ("empty.py:Mine", "`empty.py` has no class derived from verus.Controller"),
         ("needs.py:Needs", "gain must be given, as in `Needs:gain=1`"),
         ("python:Nobody", "no class `Nobody` was given in this process: name its file, as in `mine.py:Nobody`"),
@@ -281,6 +282,7 @@ def test_what_is_wrong_with_a_scheme_is_one_message(
 ) -> None:
     (tmp_path / "broken.py").write_text("class Mine:\n  def (\n")
     (tmp_path / "raises.py").write_text("import no_such_module\n")
+    (tmp_path / "ends.py").write_text("raise SystemExit(3)\n")
     (tmp_path / "empty.py").write_text("import verus\n")
     (tmp_path / "needs.py").write_text(
         "import verus\nclass Needs(verus.Controller):\n  def __init__(self, gain): pass\n"
@@ -289,6 +291,23 @@ def test_what_is_wrong_with_a_scheme_is_one_message(
     assert ran.code == 2
     assert message in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+def test_what_a_controller_prints_is_no_result(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(
+        "import verus\nprint('loads')\n"
+        "class Loud(verus.Controller):\n  def __init__(self): print('begins'); self.window_bytes = 15000\n"
+        "  def on_feedback(self, feedback): print('hears')\n"
+    )
+    ran = verus("compare", "--trace", "rate:8", "--scheme", "loud.py:Loud", "--duration", "1", "--json")
+    assert [json.loads(row)["scheme"] for row in ran.out.splitlines()] == ["Loud"]
+    assert {"loads", "begins", "hears"} <= set(ran.err.splitlines())
+
+
+def test_an_interrupt_while_a_file_is_loaded_ends_the_command(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("raise KeyboardInterrupt\n")
+    ran = verus("compare", "--trace", "rate:8", "--scheme", "slow.py:Mine")
+    assert (ran.code, ran.err) == (130, "verus: interrupted; nothing was written\n")
 
 
 def test_a_class_runs_in_the_simulator_only(verus: Command, mine: Path) -> None:

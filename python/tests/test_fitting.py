@@ -214,6 +214,8 @@ def test_a_log_of_packets_is_read_line_by_line(verus: Command, tmp_path: Path) -
     assert ran.code == 0, ran.err
     (fitted,) = re.findall(r"--jitter uniform:max_ms=([\d.]+)", ran.out)
     assert float(fitted) == pytest.approx(8, rel=0.05)
+    log.write_text("\ufeff" + log.read_text())
+    assert verus("trace", "fit", str(log)).out == ran.out
     log.write_text(f"{fitting.HEADER}\n0,20\n10,soon\n")
     ran = verus("trace", "fit", str(log))
     assert (ran.code, ran.out) == (2, "")

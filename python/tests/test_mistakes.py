@@ -177,6 +177,21 @@ def test_a_run_in_which_nothing_can_arrive_is_warned_of(verus: Command, tmp_path
     assert (ran.code, ran.err.startswith(warning)) == (0, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (("trace", "info", "tr\udcff"), "verus: "),
+        (("compare", "--trace", "tr\udcff"), "verus: --trace: "),
+        (("compare", "--scheme", "tr\udcff"), "verus: --scheme: "),
+    ],
+)
+def test_a_name_that_is_not_utf8_is_named(verus: Command, words: tuple[str, ...], place: str) -> None:
+    ran = verus(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"{place}`tr")
+    assert ran.err.endswith("is not UTF-8: use another name\n")
+
+
 def test_a_log_of_another_kind_is_met_with_what_a_log_is(verus: Command, tmp_path: Path) -> None:
     for text, seems in [("1\n2\n", ", and this looks like a trace"), ('{"a": 1}\n', ", and this looks like JSON")]:
         (tmp_path / "log").write_text(text)

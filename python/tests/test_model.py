@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import statistics
 import subprocess
@@ -65,6 +66,18 @@ def test_a_model_is_trained_described_drawn_and_run(verus: Command, tmp_path: Pa
     ran = verus("compare", "--trace", "rate:6", "--scheme", scheme, "--duration", 5, "--json")
     assert json.loads(ran.out)["params"] == {"file": "town.model", "walk": "sampled"}
     assert json.loads(ran.out)["throughput_mbps"] > 0.1  # five seconds make no good model, but one that sends
+
+
+def test_a_matrix_goes_into_a_pipe_and_not_in_its_place(verus: Command, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "read").open("wb") as read, subprocess.Popen(["cat", tmp_path / "pipe"], stdout=read) as reader:
+        try:
+            ran = verus("train", "town.model", *QUICK, "--csv", "pipe", "--json")
+            assert reader.wait(timeout=60) == 0
+        finally:
+            reader.kill()
+    assert (tmp_path / "read").stat().st_size == json.loads(ran.out)["csv_bytes"]
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_the_same_training_gives_the_same_bytes_on_any_number_of_cores() -> None:

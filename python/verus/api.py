@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from verus import _verus
 from verus.controller import Controller, Scheme, text_of
 from verus.errors import FieldError, near_or_all
 from verus.lab import store
-from verus.lab.arguments import above_zero, text_list, whole
+from verus.lab.arguments import above_zero, checked, text_list, whole
 from verus.lab.inputs import cut_warnings
 from verus.lab.keywords import spelled_out
 from verus.lab.results import Results
@@ -35,6 +36,7 @@ from verus.lab.scenario import (
     DEFAULT_CHANNELS,
     DEFAULT_SCHEMES,
     PAPER_QUEUE,
+    SCHEMA,
     Contestant,
     Run,
     Settings,
@@ -51,6 +53,10 @@ if TYPE_CHECKING:
     from verus.report.notebook import Plot
 
 Array = npt.NDArray[Any]
+
+
+#: The smallest packet of a scenario, which every path takes.
+_LEAST_PACKET_BYTES: int = SCHEMA["properties"]["packet_bytes"]["minimum"]
 
 
 class Metrics(dict[str, float | None]):
@@ -110,8 +116,10 @@ class Link(PathSettings, _Bottleneck):
     """
 
     def __post_init__(self) -> None:
+        # Which sizes of packets are valid beside a light trace is known once the run is.
         with _one_link():
-            self._settings(schemes=("cubic",)).check()
+            self._settings(schemes=("cubic",), packet_bytes=_LEAST_PACKET_BYTES).check()
+            checked("queue", self.queue, _verus.check_queue)  # the text of a comparison may stand for several
 
     def _settings(self, **more: Any) -> Settings:
         """A comparison over this link alone."""
@@ -227,6 +235,7 @@ def _polars(table: pa.Table) -> Any:
 
 
 def _value(value: Any) -> str:
+    value = plain("params", value)
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
@@ -239,7 +248,8 @@ class FlowResult:
         metrics: Throughput, delay and loss of this flow.
         sent_ms: The time when each packet left the sender.
         rtt_ms: Its round-trip time; NaN if its acknowledgement never came.
-        qdelay_ms: Its time in the bottleneck queue; NaN if it never left it.
+        qdelay_ms: Its time from sending until it left the bottleneck queue; NaN if it never left it. Of two links it
+            has both queues, and of a light trace the delay, which `metrics` leave out.
         size_bytes: Its size.
         window_bytes: The window when it left.
         lost: Whether it was dropped.
@@ -352,7 +362,7 @@ def simulate(
     """
     if not isinstance(link, Link):
         raise FieldError("link", f"must be a Link, such as Link.from_trace(…), not {link!r}")
-    if isinstance(flows, Flow) or not all(isinstance(flow, Flow) for flow in flows):
+    if not isinstance(flows, Sequence) or not all(isinstance(flow, Flow) for flow in flows):
         raise FieldError("flows", f"must be a list of Flow, such as [Flow('verus')], not {flows!r}")
     if not flows:
         raise FieldError("flows", "needs at least one")
@@ -386,9 +396,19 @@ def simulate(
             _flow(index, flow, Metrics(per_flow[index]), packets, outcome["connections"])
             for index, flow in enumerate(flows)
         ),
-        series={**outcome["series"], "capacity_mbps": np.tile(outcome["capacity"]["capacity_mbps"], len(flows))},
+        series={
+            **_arrays(outcome["series"]),
+            "capacity_mbps": np.tile(outcome["capacity"]["capacity_mbps"], len(flows)),
+        },
         results=results,
     )
+
+
+def _arrays(columns: Mapping[str, Any]) -> dict[str, Array]:
+    """Columns as arrays; those of texts come as lists."""
+    return {
+        name: np.array(values, dtype=object) if isinstance(values, list) else values for name, values in columns.items()
+    }
 
 
 def _warn_of_cut_files(runs: Sequence[Run]) -> None:

@@ -93,7 +93,7 @@ def _run(arguments: Sequence[str]) -> int:
         if os.environ.get(EXTENSION):
             return _complain(str(error), BAD_INPUT)
         raise
-    from verus.errors import FieldError, in_flags
+    from verus.errors import FieldError, in_flags, not_utf8
 
     try:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
@@ -110,6 +110,8 @@ def _run(arguments: Sequence[str]) -> int:
         named = error.filename is not None and error.strerror is not None
         message = f"`{error.filename}`: {error.strerror}" if named else str(error)
         return _complain(message, BAD_INPUT, getattr(error, "__notes__", ()))
+    except UnicodeEncodeError as error:
+        return _complain(not_utf8(error), BAD_INPUT)
     except ValueError as error:
         return _complain(str(error), BAD_INPUT, getattr(error, "__notes__", ()))
     except RuntimeError as error:

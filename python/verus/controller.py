@@ -266,12 +266,18 @@ def find(
     made = functools.partial(make, **keys)
     key = (make, *keys.items())
     if key not in _tried:
-        _try(made, shown)
+        with contextlib.nullcontext() if file == GIVEN else _printing_to_stderr():
+            _try(made, shown)
         if isinstance(make, type):
             _tried.add(key)
     kind = make if isinstance(make, type) else Controller
     limits = [float(getattr(kind, limit)) for limit in ("call_limit_s", "run_limit_s")]
     return made, shown, f"{place}{shown}", limits[0], limits[1]
+
+
+def _printing_to_stderr() -> contextlib.AbstractContextManager[object]:
+    """Prints of a file go to standard error: standard output has the results of a command, and nothing else."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 def make(factory: Callable[[], Controller], seed: int) -> Controller:
@@ -396,9 +402,12 @@ def _load(file: str) -> ModuleType:
     sys.path.insert(0, folder)  # so that it can import modules beside it
     sys.meta_path.insert(_before_paths(), beside)
     try:
-        exec(compile(source, str(path), "exec"), vars(module))
-    except Exception as error:
+        with _printing_to_stderr():
+            exec(compile(source, str(path), "exec"), vars(module))
+    except BaseException as error:
         del sys.modules[name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
         line = error.lineno if isinstance(error, SyntaxError) else _line_in(str(path), error)
         problem = error.msg if isinstance(error, SyntaxError) else _sentence(error)
         where = f"line {line}: " if line else ""

@@ -47,14 +47,22 @@ _FLAGS = {
 }
 
 
+def not_utf8(error: UnicodeEncodeError) -> str:
+    """The problem with a name that Python could not pass on, such as a path with bytes of another encoding."""
+    return f"`{error.object}` is not UTF-8: use another name"
+
+
 def flag_of(field: str) -> str:
     """The command-line option for an argument of the Python API.
 
     Example:
         >>> flag_of("queues"), flag_of("duration_s"), flag_of("ack_delay_ms")
         ('--queue', '--duration', '--ack-delay-ms')
+        >>> flag_of("changes[0].rate_mbps")
+        '--changes[0].rate_mbps'
     """
-    return "--" + _FLAGS.get(field, field).removesuffix("_s").replace("_", "-")
+    option, bracket, inner = field.partition("[")
+    return "--" + _FLAGS.get(option, option).removesuffix("_s").replace("_", "-") + bracket + inner
 
 
 def in_flags(error: FieldError) -> str:

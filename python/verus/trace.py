@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from verus import _verus
 from verus.errors import FieldError
-from verus.lab.arguments import above_zero, check_seed
+from verus.lab.arguments import above_zero, at_least, check_seed
 from verus.lab.inputs import cut_warnings
 
 if TYPE_CHECKING:
@@ -42,9 +42,13 @@ class Trace:
     ) -> None:
         self.name = name
         try:
-            self.times_ms: npt.NDArray[np.int64] = np.asarray(times_ms, dtype=np.int64)
-        except (TypeError, ValueError) as error:
+            given = np.asarray(times_ms)
+            with np.errstate(invalid="ignore"):
+                self.times_ms: npt.NDArray[np.int64] = given.astype(np.int64)
+        except (TypeError, ValueError, OverflowError) as error:
             raise FieldError("times_ms", f"must be whole numbers of milliseconds ({error})") from error
+        if given.dtype.kind not in "iu" and not np.array_equal(given, self.times_ms):
+            raise FieldError("times_ms", "must be whole numbers of milliseconds")
         if self.times_ms.ndim != 1 or len(self.times_ms) == 0:
             raise FieldError("times_ms", "must be one column with at least one time")
         if self.times_ms[0] < 0 or np.any(np.diff(self.times_ms) < 0):
@@ -52,6 +56,8 @@ class Trace:
         if self.times_ms[-1] == 0 and not duration_s:
             raise FieldError("times_ms", "the last time is 0, so the trace has no length")
         last_s = float(self.times_ms[-1]) / 1000
+        if duration_s is not None:
+            at_least("duration_s", duration_s, 0)
         self.duration_s = last_s if duration_s is None else duration_s
         if not self.duration_s >= last_s:
             raise FieldError("duration_s", f"must not be before the last time, {last_s:g} s")

@@ -123,6 +123,9 @@ enum SumKind {
     Reverse,
 }
 
+/// Begins UTF-8 text of some editors and shells.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Reads the output of `iperf3 -J`: a flow for each direction of the test. `name` is what messages
 /// call it.
 ///
@@ -139,7 +142,8 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Vec<FlowReport>, Error> {
     if text.len() as u64 > LARGEST {
         return Err(fail(format!("has more than {LARGEST} bytes")));
     }
-    let test: Test = serde_json::from_slice(&text)
+    let json = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
+    let test: Test = serde_json::from_slice(json)
         .map_err(|error| fail(format!("is no output of `iperf3 -J`: {error}")))?;
     if let Some(error) = test.error {
         let error: String = error

@@ -20,6 +20,7 @@ use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::error::{Error, Problem};
 use crate::lines::{self, Format, hex};
+use crate::rates;
 
 /// The most distinct milliseconds that a trace may have: 69 hours with an opportunity in each. It bounds memory at
 /// about half a gigabyte; a longer recording is refused with a clear error.
@@ -141,7 +142,7 @@ impl Trace {
     /// silence at the end of a stretch.
     ///
     /// # Errors
-    /// If it cannot be written, or this build lacks the compression.
+    /// If it cannot be written, if this build lacks the compression, or if a file of that name is read as rates.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let name = path.display().to_string();
         let fail = |source| Error::Io {
@@ -151,6 +152,11 @@ impl Trace {
         };
         let format = Format::of_name(&name);
         format.supported(&name)?;
+        if rates::is_named(path) {
+            let problem =
+                "a channel whose name ends in .csv is a series of rates, and this is a trace";
+            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, problem)));
+        }
         write_whole(path, |file| {
             let mut out = BufWriter::new(file);
             format.encode(&mut out, |out| self.write_text(out))?;
@@ -597,13 +603,17 @@ impl Write for HashingWriter {
 }
 
 /// Fills the file at `path` so that it appears whole or not at all. A device or pipe, which cannot be replaced, is
-/// written in place.
+/// written in place. `/dev/stdout` is refused where it leads to a file: that would replace the link.
 pub(crate) fn write_whole(
     path: &Path,
     fill: impl FnOnce(&mut fs::File) -> io::Result<()>,
 ) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(there) if there.is_file() && path.parent() == Some(Path::new("/dev")) => {
+            let problem = "output is redirected to a file: name that file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
         Ok(there) if !there.is_file() => {
             return fill(&mut fs::File::options().write(true).open(path)?);
         }

@@ -8,7 +8,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat,
+};
 
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -51,10 +53,24 @@ pub struct DraftFile {
 
 impl DraftFile {
     /// Creates the empty file that becomes `path`, named `draft` in the same folder until then.
+    ///
+    /// # Errors
+    /// If it cannot be created, or if `path` is a device, a pipe or a link in `/dev`: a file in its place, such as
+    /// that of `/dev/null`, would break it for everyone.
     pub fn create(path: &Path, draft: OsString) -> io::Result<(Self, File)> {
-        let none = || io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
-        let name = path.file_name().ok_or_else(none)?.to_owned();
+        let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let name = path
+            .file_name()
+            .ok_or_else(|| refused("it names no file"))?;
+        let name = name.to_owned();
         let folder = openat(CWD, parent(path), FOLDER, Mode::empty())?;
+        if let Ok(there) = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            match FileType::from_raw_mode(there.st_mode) {
+                FileType::RegularFile | FileType::Directory => {}
+                FileType::Symlink if parent(path) != Path::new("/dev") => {}
+                _ => return Err(refused("it is a device or a pipe, and not a file")),
+            }
+        }
         let file = openat(&folder, &draft, NEW, ORDINARY)?;
         let draft = DraftFile {
             folder,
@@ -203,6 +219,19 @@ mod tests {
         assert_eq!(fs::read(&path).expect("it"), b"whole");
         assert_eq!(fs::read(&precious).expect("it"), b"precious");
         assert_eq!(names(folder.path()), ["log", "precious"]);
+    }
+
+    #[test]
+    fn a_device_is_not_replaced() {
+        for device in ["/dev/null", "/dev/stdout"] {
+            let path = Path::new(device);
+            let draft = name(path).expect("random numbers");
+            let error = DraftFile::create(path, draft).expect_err(device);
+            assert_eq!(
+                error.to_string(),
+                "it is a device or a pipe, and not a file"
+            );
+        }
     }
 
     #[test]

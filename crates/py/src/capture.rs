@@ -20,7 +20,8 @@ pub(crate) fn log_kind(py: Python<'_>, path: PathBuf) -> PyResult<&'static str> 
         Ok::<_, std::io::Error>(first)
     });
     let first = first.map_err(|cause| unreadable(&path, cause))?;
-    let text = first.iter().find(|letter| !letter.is_ascii_whitespace());
+    let text = first.strip_prefix(iperf3::BYTE_ORDER_MARK);
+    let text = text.unwrap_or(&first).trim_ascii_start().first();
     Ok(match text {
         _ if read::is_capture(&first) => "capture",
         Some(b'{') => "iperf3",

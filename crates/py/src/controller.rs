@@ -179,7 +179,11 @@ impl Class {
                 }),
             })
         };
-        class().map_err(|error| Problem::Together(error.value(py).to_string()))
+        class().map_err(|error| {
+            let problem = Problem::Together(error.value(py).to_string());
+            pass_on_interrupt(py, &error);
+            problem
+        })
     }
 }
 
@@ -265,14 +269,18 @@ fn during<T>(state: &State, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// An exception in a sentence.
-fn describe(py: Python<'_>, error: &PyErr) -> String {
+/// Interrupts the program, which the user meant, once this call of it has returned.
+fn pass_on_interrupt(py: Python<'_>, error: &PyErr) {
     if error.is_instance_of::<PyKeyboardInterrupt>(py) {
-        // The user meant the program, which gets the interrupt when the run has ended.
         let _ = py
             .import("_thread")
             .and_then(|module| module.call_method0("interrupt_main"));
     }
+}
+
+/// An exception in a sentence.
+fn describe(py: Python<'_>, error: &PyErr) -> String {
+    pass_on_interrupt(py, error);
     py.import(MODULE)
         .and_then(|module| module.call_method1("told", (error.clone_ref(py).into_value(py),)))
         .and_then(|text| text.extract())

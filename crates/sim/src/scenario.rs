@@ -425,6 +425,7 @@ impl Scenario {
         }
         let crosses = self.crosses()?;
         self.check_light()?;
+        self.check_unused()?;
         self.check_changes()?;
         let direction = |prefix| {
             let mut spec = PathSpec::default();
@@ -445,6 +446,30 @@ impl Scenario {
             medium: self.medium.parse()?,
             traffic: self.traffic()?,
         })
+    }
+
+    /// Refuses what concerns a part that the path does not have.
+    fn check_unused(&self) -> Result<(), Error> {
+        let unset = Expected::of_other("left out where no channel is set by", "ack");
+        let none = Expected::of_other("left out where there is no", "second_trace");
+        for (is_absent, field, expected, queue) in [
+            (self.ack == "ideal", "ack_queue", unset, &self.ack_queue),
+            (
+                self.second_trace.is_none(),
+                "second_queue",
+                none,
+                &self.second_queue,
+            ),
+        ] {
+            let is_unused = is_absent && queue != "infinite";
+            check(!is_unused, field, expected, format!("`{queue}`"))?;
+        }
+        if let Some(period) = self.changes_repeat_s {
+            let expected = Expected::of_other("left out where there are no", "changes");
+            let is_used = !self.changes.is_empty();
+            check(is_used, "changes_repeat_s", expected, period)?;
+        }
+        Ok(())
     }
 }
 

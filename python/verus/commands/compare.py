@@ -49,7 +49,7 @@ def compare(
     max_lateness_ms: Annotated[float | None, LATENESS] = None,
     from_: Annotated[Path | None, one("FILE", name="--from")] = None,
     json_: Json = False,
-    format_: Annotated[Format, one("FORMAT", name="--format", show_default=False)] = "terminal",
+    format_: Annotated[Format | None, one("FORMAT", name="--format")] = None,
     out: Annotated[Path | None, one("DIR")] = None,
     qlog: Annotated[Path | None, one("DIR")] = None,
     qlog_format: Annotated[LogFormat | None, one("FORMAT")] = None,
@@ -108,7 +108,6 @@ def compare(
     settings, earlier = _settings(options, from_)
     runs = settings.runs()
     _check_inputs(runs, earlier, options)
-    _refuse_unused(options, settings)
     digests = Digests()
     read = {path for run in runs for path in inputs.files_of(run.scenario).values()}
     for path in read:
@@ -131,6 +130,8 @@ def compare(
         at_least("jobs", jobs, 1, 1000)
     else:
         _refuse_real_time(transports=options.get("transports"), jobs=jobs, max_lateness_ms=max_lateness_ms)
+    if json_ and format_ is not None:
+        raise FieldError("format", "is for the table, in whose place --json prints objects")
     if qlog is None and qlog_format is not None:
         raise FieldError("qlog_format", "is for logs (--qlog DIR)")
     store: Store | None = None
@@ -159,7 +160,7 @@ def compare(
             tell_rows(map(metric_rows.printed, metric_rows.rows(runs, outcomes)))
             sys.stdout.flush()
         if target is not None:
-            shown = None if json_ else format_
+            shown = None if json_ else format_ or "terminal"
             _save(runs, outcomes, settings, target, talk, force=force, shown=shown, draw=bool(report))
     if store is not None:
         store.remove()
@@ -349,18 +350,6 @@ def _refuse_real_time(**options: object) -> None:
     for name, value in options.items():
         if value is not None:
             raise FieldError(name, "is for runs in real time (--emulate)")
-
-
-def _refuse_unused(options: Mapping[str, Any], settings: Settings) -> None:
-    """Refuses an option of something that the paths do not have."""
-    absent = {
-        "ack_queue": (settings.ack == "ideal", "is for a way back with a link (--ack)"),
-        "second_queue": (settings.second_trace is None, "is for a second link (--second-trace)"),
-        "changes_repeat_s": (not settings.changes, "is for a path that changes (--changes)"),
-    }
-    for name, (is_absent, problem) in absent.items():
-        if is_absent and name in options:
-            raise FieldError(name, problem)
 
 
 def _judge_timing(timings: list[dict[str, float]], bound: float | None, talk: Talk) -> int:

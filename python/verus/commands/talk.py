@@ -43,7 +43,15 @@ class Talk:
 
     @contextlib.contextmanager
     def progress(self, what: str) -> Iterator[Progress | None]:
-        """A progress bar on standard error while the block runs, if that is a terminal."""
+        """A progress bar on standard error while the block runs, if that is a terminal.
+
+        What controllers print meanwhile goes there, too.
+        """
+        with contextlib.redirect_stdout(sys.stderr), self._bar(what) as progress:
+            yield progress
+
+    @contextlib.contextmanager
+    def _bar(self, what: str) -> Iterator[Progress | None]:
         if self.quiet or not sys.stderr.isatty():
             yield None
             return

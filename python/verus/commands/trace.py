@@ -246,7 +246,7 @@ def fit(
         elif path.is_file() and (log := fitting.read_link_log(path)):
             works = {"rate": lambda: fitting.fit_rate(log.times_ms), "loss": lambda: fitting.fit_loss(log.lost)}
     except ValueError as error:
-        raise FieldError("trace", str(error)) from error
+        raise FieldError("name", str(error)) from error
     warnings: list[str] = []
     if works:
         cut_off = _verus.cut_warning(path) if path.is_file() else None
@@ -260,11 +260,11 @@ def fit(
             fits += [result] if result is not None else []
             problems += [] if result is not None else [f"{model}: all packets took equally long"]
     else:
-        checked("trace", name, _verus.check_channel)
+        checked("name", name, _verus.check_channel)
         try:
             fits.append(fitting.fit_rate(_verus.trace_read(name)["times_ms"]))
         except ValueError as error:
-            raise FieldError("trace", str(error)) from error
+            raise FieldError("name", str(error)) from error
         warnings += cut_warnings([{"trace": name}])
     for warning in warnings:
         talk.say(f"Warning: {warning}")

@@ -14,7 +14,7 @@ from verus.commands.settings import setting
 from verus.commands.talk import Talk
 from verus.errors import FieldError
 from verus.lab import training
-from verus.lab.atomic_write import refuse_existing, write_whole
+from verus.lab.atomic_write import is_device, refuse_existing, write_whole
 from verus.lab.inputs import cut_warnings
 
 _DEFAULT = training.Training()
@@ -95,7 +95,9 @@ def train(
     with talk.progress("watching") as progress:
         model = training.train(watched, progress=progress)
     write_whole(out, model)
-    if csv is not None:
+    if csv is not None and is_device(csv):
+        _verus.model_csv(str(out), str(csv))
+    elif csv is not None:
         draft = csv.with_name(f".{csv.name}.part")
         try:
             _verus.model_csv(str(out), str(draft))

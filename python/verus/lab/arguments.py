@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import TypeVar
 
-from verus.errors import FieldError
+from verus.errors import FieldError, not_utf8
 
 Entry = TypeVar("Entry")
 Parsed = TypeVar("Parsed")
@@ -65,5 +65,7 @@ def checked(name: str, text: str, check: Callable[[str], Parsed]) -> Parsed:
     """Parses `text` with the shared parser, whose error gets the field `name`."""
     try:
         return check(text)
+    except UnicodeEncodeError as error:
+        raise FieldError(name, not_utf8(error)) from error
     except ValueError as error:
         raise FieldError(name, str(error)) from error

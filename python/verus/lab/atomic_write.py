@@ -16,7 +16,7 @@ def refuse_existing(path: Path, *, force: bool, field: str = "out") -> None:
     """Refuses a folder, a folder that is not there, and a file that exists unless `force` is set."""
     if path.is_dir():
         raise FieldError(field, f"`{path}` is a folder")
-    if path.exists() and not force and not _is_device(path):
+    if path.exists() and not force and not is_device(path):
         raise FieldError(field, f"`{path}` exists; --force replaces it")
     if not path.absolute().parent.is_dir():
         raise FieldError(field, f"`{path}` cannot be written: there is no folder `{path.parent}`")
@@ -31,7 +31,7 @@ def write_whole(path: Path, content: bytes, *, field: str = "out") -> None:
     Raises:
         FieldError: It cannot be written; an earlier file is unharmed.
     """
-    if _is_device(path):
+    if is_device(path):
         try:
             path.write_bytes(content)
         except OSError as error:
@@ -125,6 +125,6 @@ def _place(name: str, content: bytes, into: int) -> None:
         raise
 
 
-def _is_device(path: Path) -> bool:
+def is_device(path: Path) -> bool:
     """Whether it is no file. All of `/dev` counts: `/dev/stdout` is a file where output was redirected to one."""
     return path.exists() and (not path.is_file() or path.absolute().parts[1:2] == ("dev",))

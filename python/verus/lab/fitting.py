@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import bisect
+import codecs
 import functools
 import io
 import itertools
@@ -114,7 +115,7 @@ def read_packets(path: Path) -> Packets:
     """
     if path.is_dir():
         return _of_results(path)
-    text = bounded_reading.given(path, _LARGEST_LOG)
+    text = bounded_reading.given(path, _LARGEST_LOG).removeprefix(codecs.BOM_UTF8)
     sent: list[float] = []
     received: list[float] = []
     for number, line in enumerate(io.BytesIO(text), 1):
@@ -174,7 +175,8 @@ def is_log(path: Path) -> bool:
         return True
     try:
         with path.open("rb") as file:
-            return file.readline(len(HEADER) + 2).strip() == HEADER.encode()
+            first = file.readline(len(codecs.BOM_UTF8) + len(HEADER) + 2)
+            return first.removeprefix(codecs.BOM_UTF8).strip() == HEADER.encode()
     except OSError:
         return False
 

@@ -16,7 +16,7 @@ from numbers import Integral, Real
 from typing import Any, cast
 
 from verus import _verus, controller
-from verus.errors import FieldError
+from verus.errors import FieldError, not_utf8
 from verus.lab.arguments import check_seed, checked, text_list, whole
 from verus.lab.schema import PathSettings, RunSettings, Scenario
 
@@ -204,7 +204,7 @@ def warning(scenario: Mapping[str, Any]) -> str | None:
 
 
 def plain(name: str, value: Any, depth: int = 0) -> Any:
-    """A value of a field as JSON has it: numbers of NumPy as Python's.
+    """A value of a field as JSON has it: numbers and truth values of NumPy as Python's.
 
     Raises:
         FieldError: It is nested too deeply.
@@ -222,6 +222,8 @@ def plain(name: str, value: Any, depth: int = 0) -> Any:
         return type(value)([plain(name, each, depth + 1) for each in value])
     if isinstance(value, bool | int | float):
         return value
+    if getattr(value, "ndim", None) == 0:
+        return value.item()
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else value
@@ -521,6 +523,8 @@ def expanded(name: str, text: str) -> list[str]:
     """All schemes of a text: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several; a program is one."""
     try:
         return _verus.expand(text)
+    except UnicodeEncodeError as error:
+        raise FieldError(name, not_utf8(error)) from error
     except ValueError as error:
         raise FieldError(name, f"`{text}`: {error}") from error
 

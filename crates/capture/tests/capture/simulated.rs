@@ -305,6 +305,10 @@ fn intervals_of_iperf3_make_the_same_report_and_a_trace() {
     let flow = &iperf3::analyze("f", text.as_bytes()).expect("it is one")[0];
     assert_eq!(flow.goodput_mbps, Some(4_512_000.0 * 8.0 / 2.0 / 1e6));
     assert_eq!((flow.retransmitted, flow.rtt_min_ms), (Some(4), Some(40.0)));
+    assert!(
+        flow.rtt_p95_ms
+            .is_some_and(|rtt| (60.0 - 60.0 / 1024.0..=60.0).contains(&rtt))
+    );
     let trace = flow.trace("t").expect("enough");
     assert_eq!(trace.count_before(1000).abs_diff(1000), 0);
     assert_eq!(trace.len(), 3000);

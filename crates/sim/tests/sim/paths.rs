@@ -507,6 +507,27 @@ fn what_cannot_be_is_named() {
             },
             "changes_repeat_s must be between 0.001 and 1000000, not 0.0",
         ),
+        (
+            Scenario {
+                changes_repeat_s: Some(2.0),
+                ..changing(vec![])
+            },
+            "changes_repeat_s must be left out where there are no changes, not 2",
+        ),
+        (
+            Scenario {
+                ack_queue: "codel".to_owned(),
+                ..changing(vec![])
+            },
+            "ack_queue must be left out where no channel is set by ack, not `codel`",
+        ),
+        (
+            Scenario {
+                second_queue: "codel".to_owned(),
+                ..changing(vec![])
+            },
+            "second_queue must be left out where there is no second_trace, not `codel`",
+        ),
     ];
     for (scenario, message) in cases {
         assert_eq!(scenario.plan().unwrap_err().to_string(), message);

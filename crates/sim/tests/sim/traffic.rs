@@ -471,7 +471,7 @@ proptest! {
             Just("c.r1002:reading_s=0.005,mean_mb=0.02,sd_mb=0.02,max_mb=1"),
             Just("files:bytes=4000,gap_s=0"),
         ],
-        ack in prop_oneof![Just("ideal"), Just("rate:1")],
+        (ack, ack_queue) in prop_oneof![Just(("ideal", "infinite")), Just(("rate:1", "droptail:packets=5"))],
         ack_every in 1u32..4,
         mbps in 1u32..20,
         loss in prop_oneof![Just(0.0), Just(0.1)],
@@ -480,7 +480,7 @@ proptest! {
         let scenario = Scenario {
             trace: format!("rate:{mbps}"),
             ack: ack.to_owned(),
-            ack_queue: "droptail:packets=5".to_owned(),
+            ack_queue: ack_queue.to_owned(),
             ack_every,
             loss,
             seed,

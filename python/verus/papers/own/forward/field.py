@@ -482,7 +482,8 @@ def _ways(field: Field) -> Iterator[Row]:
         "0.5 Mbit/s": {"trace": "rate:0.5"},
     }
     for name, way in conditions.items():
-        runs = [field.run(**{"trace": "rate:20", "ack_queue": RED, **way})]
+        queue = {"ack_queue": RED} if "ack" in way else {}
+        runs = [field.run(**{"trace": "rate:20", **queue, **way})]
         yield Row(group="ways of a path", name=name, runs=runs, read=read_chance, bounds={"used %": (95.0, None)})
 
 
