@@ -61,6 +61,7 @@ REPRODUCED = {
     "peers.csv": ("reproduce peers --jobs 7", "agreement.md"),
     "linux.csv": ("reproduce linux --jobs 2", "beside-linux.md"),
     "later-cs244-linux.csv": ("reproduce later-cs244-linux --jobs 2", "beside-linux.md"),
+    "linux-suites.csv": ("check linux:cc=cubic linux:cc=bbr --virtual --suite picoquic --seeds 1", "beside-linux.md"),
     "arena.csv": ("reproduce arena", "arena.md"),
     "forward.csv": ("reproduce forward --seed 6", "forward.md"),
     "check.csv": (f"check {CHECKED} --suite rfc9743 bbr-draft c4 picoquic rmcat scream laws", "check.md"),
@@ -82,6 +83,7 @@ ON_PAGE = {
     "kernel.txt",
     "later-cs244-linux.csv",
     "laws.txt",
+    "linux-suites.csv",
     "linux.csv",
     "losses.txt",
     "peers.csv",
@@ -138,12 +140,14 @@ OF: dict[str, Made] = {
     "fairness.txt": Made(["cubic", "verus"]),
     "umts.txt": Made(["verus"]),
     "linux.csv": Made(["bbr1", "cubic", "newreno", "vegas"], ("python/verus/papers/own/linux.py",)),
+    "linux-suites.csv": Made(["c4", "cubic", "prague"], (CHANNELS, "python/verus/suites/picoquic.toml")),
     "later-cs244-linux.csv": Made(["cubic"], ("python/verus/papers/later/cs244_linux.py",)),
     "equilibrium.txt": Made(["forward", "verus"], ("python/verus/papers/own/equilibrium.py",)),
 }
 #: Results that read no recordings.
 WITHOUT_RECORDINGS = {
     "equilibrium.txt",
+    "linux-suites.csv",
     "check.csv",
     "laws.txt",
     "arena-cost.txt",
@@ -533,7 +537,14 @@ TIMED = {
 }
 #: Results that are made only if `--only` names them: they need valgrind, or a guest
 #: kernel (`verus virtual build`).
-ASKED = {"instructions.txt", "kernel-queues.txt", "linux.csv", "later-cs244-linux.csv", "virtual-speed.txt"}
+ASKED = {
+    "instructions.txt",
+    "kernel-queues.txt",
+    "later-cs244-linux.csv",
+    "linux-suites.csv",
+    "linux.csv",
+    "virtual-speed.txt",
+}
 
 
 def compared(traces: list[str], schemes: list[str], **options: Any) -> list[dict[str, Any]]:
@@ -660,7 +671,8 @@ def reproduced(name: str, traces: str, folder: Path, *, run: bool) -> str:
             lines = list(csv.reader(file))
         kept = [lines[0], *(line for line in lines[1:] if name != "forward.csv" or line[1] in QUOTED)]
         (RESULTS / name).write_text(to_csv(kept), encoding="utf-8")
-    return (out / name).with_suffix(".md").read_text()
+    of_suites = REPRODUCED[name][0].startswith("check ")
+    return (out / ("check.md" if of_suites else f"{Path(name).stem}.md")).read_text()
 
 
 if __name__ == "__main__":
