@@ -61,7 +61,11 @@ REPRODUCED = {
     "peers.csv": ("reproduce peers --jobs 7", "agreement.md"),
     "linux.csv": ("reproduce linux --jobs 2", "beside-linux.md"),
     "later-cs244-linux.csv": ("reproduce later-cs244-linux --jobs 2", "beside-linux.md"),
-    "linux-suites.csv": ("check linux:cc=cubic linux:cc=bbr --virtual --suite picoquic --seeds 1", "beside-linux.md"),
+    "linux-suites.csv": (
+        "check linux:cc=cubic linux:cc=bbr --virtual --suite picoquic rfc9743 --seeds 1 --row picoquic/* rfc9743/collapse"
+        " rfc9743/bufferbloat rfc9743/high-loss rfc9743/*-fairness rfc9743/vs-* rfc9743/transient rfc9743/path-change/*",
+        "beside-linux.md",
+    ),
     "arena.csv": ("reproduce arena", "arena.md"),
     "forward.csv": ("reproduce forward --seed 6", "forward.md"),
     "check.csv": (f"check {CHECKED} --suite rfc9743 bbr-draft c4 picoquic rmcat scream laws", "check.md"),
@@ -140,7 +144,9 @@ OF: dict[str, Made] = {
     "fairness.txt": Made(["cubic", "verus"]),
     "umts.txt": Made(["verus"]),
     "linux.csv": Made(["bbr1", "cubic", "newreno", "vegas"], ("python/verus/papers/own/linux.py",)),
-    "linux-suites.csv": Made(["c4", "cubic", "prague"], (CHANNELS, "python/verus/suites/picoquic.toml")),
+    "linux-suites.csv": Made(
+        ["c4", "cubic", "prague"], (CHANNELS, "python/verus/suites/picoquic.toml", "python/verus/suites/rfc9743.toml")
+    ),
     "later-cs244-linux.csv": Made(["cubic"], ("python/verus/papers/later/cs244_linux.py",)),
     "equilibrium.txt": Made(["forward", "verus"], ("python/verus/papers/own/equilibrium.py",)),
 }
