@@ -14,6 +14,15 @@ const LARGEST_PIPE: u64 = 256 << 20;
 /// The contents of this process's pipes, by their paths.
 static PIPES: Mutex<Vec<(PathBuf, Arc<[u8]>)>> = Mutex::new(Vec::new());
 
+/// Whether a file of this name holds a rate series, where it may hold a trace as well.
+pub fn is_rate_series(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| {
+        let uncompressed = name.strip_suffix(".gz").or(name.strip_suffix(".xz"));
+        uncompressed.unwrap_or(&name).ends_with(".csv")
+    })
+}
+
 /// An open file.
 #[derive(Debug)]
 pub enum Opened {

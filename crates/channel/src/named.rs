@@ -103,10 +103,12 @@ impl Named {
     pub(crate) fn trace(&self, seed: u64, duration: Duration) -> Result<Arc<Trace>, Error> {
         match self {
             Named::Rate(_) => unreachable!("a rate is refused where a trace is needed"),
-            Named::File(path) => CACHE.read(path, |name, bytes| match rates::is_named(path) {
-                true => rates::parse(name, bytes),
-                false => Trace::parse(name, bytes),
-            }),
+            Named::File(path) => {
+                CACHE.read(path, |name, bytes| match files::is_rate_series(path) {
+                    true => rates::parse(name, bytes),
+                    false => Trace::parse(name, bytes),
+                })
+            }
             Named::BuiltIn(channel) => {
                 Ok(CACHE.trace(channel, seed, duration.min(LONGEST_BUILT_IN)))
             }

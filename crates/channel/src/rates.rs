@@ -26,15 +26,6 @@ const LONGEST_MICROS: f64 = MAX_DISTINCT_MILLIS as f64 * 1e3;
 /// An opportunity in bits times 10⁶, what a rate in bit/s carries in that many microseconds.
 const WORK: u128 = OPPORTUNITY.get() as u128 * 8 * 1_000_000;
 
-/// Whether a file of this name holds a rate series, where it may hold a trace as well.
-pub fn is_named(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy());
-    name.is_some_and(|name| {
-        let uncompressed = name.strip_suffix(".gz").or(name.strip_suffix(".xz"));
-        uncompressed.unwrap_or(&name).ends_with(".csv")
-    })
-}
-
 /// Reads the rate series in the file at `path`, plain or compressed, as a trace.
 ///
 /// # Errors
@@ -224,7 +215,7 @@ mod tests {
             ("a.down", false),
             ("csv", false),
         ] {
-            assert_eq!(is_named(Path::new(name)), is, "{name}");
+            assert_eq!(crate::files::is_rate_series(Path::new(name)), is, "{name}");
         }
     }
 }

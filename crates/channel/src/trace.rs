@@ -19,8 +19,8 @@ use sha2::{Digest, Sha256};
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::error::{Error, Problem};
+use crate::files;
 use crate::lines::{self, Format, hex};
-use crate::rates;
 
 /// The most distinct milliseconds that a trace may have: 69 hours with an opportunity in each. It bounds memory at
 /// about half a gigabyte; a longer recording is refused with a clear error.
@@ -152,7 +152,7 @@ impl Trace {
         };
         let format = Format::of_name(&name);
         format.supported(&name)?;
-        if rates::is_named(path) {
+        if files::is_rate_series(path) {
             let problem =
                 "a channel whose name ends in .csv is a series of rates, and this is a trace";
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, problem)));
