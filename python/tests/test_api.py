@@ -377,8 +377,8 @@ def test_numbers_of_numpy_are_taken_like_those_of_python() -> None:
 
     assert run(np.int64, np.float32) == run(int, float)
     assert Flow("cubic", ecn=np.bool_(True)).scheme == "cubic:ecn=yes"
-    known = simulate(link=Link.constant(8), flows=[Flow("verus")], duration_s=1, handshake=np.bool_(True))  # type: ignore[arg-type]
-    assert known.results.config["settings"]["handshake"] is True
+    result = simulate(link=Link.constant(8), flows=[Flow("verus")], duration_s=1, handshake=np.bool_(True))  # type: ignore[arg-type]
+    assert result.results.config["settings"]["handshake"] is True
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,12 @@ class Trace:
     ) -> None:
         self.name = name
         try:
-            given = np.asarray(times_ms)
+            times = np.asarray(times_ms)
             with np.errstate(invalid="ignore"):
-                self.times_ms: npt.NDArray[np.int64] = given.astype(np.int64)
+                self.times_ms: npt.NDArray[np.int64] = times.astype(np.int64)
         except (TypeError, ValueError, OverflowError) as error:
             raise FieldError("times_ms", f"must be whole numbers of milliseconds ({error})") from error
-        if given.dtype.kind not in "iu" and not np.array_equal(given, self.times_ms):
+        if times.dtype.kind not in "iu" and not np.array_equal(times, self.times_ms):
             raise FieldError("times_ms", "must be whole numbers of milliseconds")
         if self.times_ms.ndim != 1 or len(self.times_ms) == 0:
             raise FieldError("times_ms", "must be one column with at least one time")

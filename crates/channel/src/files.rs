@@ -159,4 +159,16 @@ mod tests {
             assert_eq!(text, "1\n2\n");
         }
     }
+
+    #[test]
+    fn a_name_tells_a_series() {
+        for (name, is) in [
+            ("a.csv", true),
+            ("a.rates.csv.xz", true),
+            ("a.down", false),
+            ("csv", false),
+        ] {
+            assert_eq!(is_rate_series(Path::new(name)), is, "{name}");
+        }
+    }
 }

@@ -29,7 +29,7 @@ use crate::sizes::SizeOffsets;
 /// One direction of a path. By default nothing is lost or delayed.
 #[derive(Clone, Debug, Default)]
 pub struct PathSpec {
-    /// What needs no file. The fields below replace what they describe of it.
+    /// The part without files. Those of the fields below are replaced when they are read.
     pub path: PathConfig,
     /// The channel of the link, and its queue.
     pub link: Option<(Channel, QueueConfig)>,
@@ -41,7 +41,7 @@ pub struct PathSpec {
     pub light_trace: Option<PathBuf>,
     /// How long nothing must have left the light trace before a packet begins another train.
     pub light_timer: Duration,
-    /// A file with what is added to the light trace's delay by size of packet.
+    /// A file with additions to the light trace's delay, by size of packet.
     pub size_offsets: Option<PathBuf>,
 }
 
@@ -170,7 +170,7 @@ impl<T: Place + Copy> Place for Schedule<T> {
 }
 
 impl PathSpec {
-    /// What an opportunity of the first link's trace carries: beside a light trace not `bytes`, but what CellReplay's do.
+    /// The size of an opportunity of the first link's trace: `bytes`, or CellReplay's beside a light trace.
     pub fn opportunity(&self, bytes: Bytes) -> Bytes {
         self.light_trace
             .as_ref()

@@ -206,16 +206,4 @@ mod tests {
             "rate series `rates`, line 1: the first line must be `start_s,end_s,mbps`, not `0,1,5`";
         assert_eq!(headless, first);
     }
-
-    #[test]
-    fn a_name_tells_a_series() {
-        for (name, is) in [
-            ("a.csv", true),
-            ("a.rates.csv.xz", true),
-            ("a.down", false),
-            ("csv", false),
-        ] {
-            assert_eq!(crate::files::is_rate_series(Path::new(name)), is, "{name}");
-        }
-    }
 }

@@ -55,8 +55,8 @@ impl DraftFile {
     /// Creates the empty file that becomes `path`, named `draft` in the same folder until then.
     ///
     /// # Errors
-    /// If it cannot be created, or if `path` is a device, a pipe or a link in `/dev`: a file in its place, such as
-    /// that of `/dev/null`, would break it for everyone.
+    /// If it cannot be created, or if `path` is a device, a pipe or a link in `/dev`. A file in the place of
+    /// `/dev/null` would break every program that uses it.
     pub fn create(path: &Path, draft: OsString) -> io::Result<(Self, File)> {
         let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
         let name = path

@@ -219,11 +219,11 @@ impl Args {
         queue: &Queue,
         mut spec: PathSpec,
     ) -> Result<DirectionSettings, Failure> {
-        let way = if name == "up" { "up-" } else { "" };
+        let prefix = if name == "up" { "up-" } else { "" };
         let max_mtu = replay::OPPORTUNITY.get();
         if spec.light_trace.is_some() && u64::from(self.mtu) > max_mtu {
             return Err(Failure::usage(format_args!(
-                "--mtu must be at most {max_mtu} beside --{way}light-trace, not {}",
+                "--mtu must be at most {max_mtu} beside --{prefix}light-trace, not {}",
                 self.mtu
             )));
         }
@@ -238,7 +238,7 @@ impl Args {
         let opportunity = Bytes::new(u64::from(self.opportunity_bytes));
         let path = spec.read(opportunity, !self.once);
         let path = path.map_err(|(field, error)| {
-            Failure::usage(format_args!("--{}: {error}", fields::option(way, field)))
+            Failure::usage(format_args!("--{}: {error}", fields::option(prefix, field)))
         })?;
         Ok(DirectionSettings {
             name,

@@ -92,8 +92,9 @@ pub(super) struct Drains {
     /// Whether this is the drain that ends slow start. It lasts its full time even if the queue
     /// seems empty, since D may still include a queue.
     first: bool,
-    /// Whether the delay of a steady link has grown in a step and no longer moves. r falls on a
-    /// path that has become longer, and q grows as r falls, so q alone would soon reach any Q.
+    /// Whether the delay of a steady link has grown in a step and no longer moves. On a path that
+    /// has become longer r falls, and q grows until it equals Q: the queue then seems to be on
+    /// target.
     stands: bool,
     /// Whether the last drain emptied the queue and found D unchanged, so that the next one may be
     /// short.

@@ -192,7 +192,7 @@ impl Estimates {
         self.lost.exceeds(n, packet.get())
     }
 
-    /// Whether the queue is empty so seldom that e does not lift the target.
+    /// Whether e is too low to lift the target.
     pub(super) fn link_is_steady(&self) -> bool {
         self.empty.get() <= law::SPARE
     }

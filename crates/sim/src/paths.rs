@@ -207,7 +207,7 @@ impl Scenario {
         }
     }
 
-    /// Checks the changes, but for whether the rates of those are of links.
+    /// Checks the changes. `read` checks their rates, which need a link.
     pub(crate) fn check_changes(&self) -> Result<(), Error> {
         let mut last = 0.0;
         for (index, change) in self.changes.iter().enumerate() {

@@ -330,7 +330,7 @@ pub enum Error {
     Cancelled,
 }
 
-/// What a scenario says without its channels and queues: the texts are parsed, and files are not read.
+/// The parsed texts of a scenario, without channels and queues. Files are not read.
 pub(crate) struct Texts {
     pub(crate) there: PathSpec,
     pub(crate) back: PathSpec,
@@ -372,13 +372,17 @@ fn set(
             number => (field.set)(spec, &number.to_string(), change),
         };
         let Err(error) = set else { continue };
-        let what = format!("{within}{name}");
+        let full_name = format!("{within}{name}");
         if let Problem::BadValue { key, expected, .. } = &*error.problem
             && key == field.name
         {
-            check(false, &what, expected, format!("`{}`", error.text))?;
+            check(false, &full_name, expected, format!("`{}`", error.text))?;
         }
-        return Err(SpecError { what, ..error }.into());
+        return Err(SpecError {
+            what: full_name,
+            ..error
+        }
+        .into());
     }
     Ok(())
 }

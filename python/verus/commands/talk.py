@@ -45,7 +45,7 @@ class Talk:
     def progress(self, what: str) -> Iterator[Progress | None]:
         """A progress bar on standard error while the block runs, if that is a terminal.
 
-        What controllers print meanwhile goes there, too.
+        Prints of controllers go there, too.
         """
         with contextlib.redirect_stdout(sys.stderr), self._bar(what) as progress:
             yield progress

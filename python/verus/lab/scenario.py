@@ -204,7 +204,7 @@ def warning(scenario: Mapping[str, Any]) -> str | None:
 
 
 def plain(name: str, value: Any, depth: int = 0) -> Any:
-    """A value of a field as JSON has it: numbers and truth values of NumPy as Python's.
+    """A value of a field for JSON: numbers and truth values of NumPy become Python's.
 
     Raises:
         FieldError: It is nested too deeply.

@@ -13,26 +13,26 @@ use verus_channel::path_spec::{FIELDS, FILE, Field, PathSpec};
 pub struct Fields(pub [PathSpec; 2]);
 
 /// How the names of options begin, in either direction.
-const WAYS: [&str; 2] = ["", "up-"];
+const PREFIXES: [&str; 2] = ["", "up-"];
 
 /// The option of a field, without hyphens before it.
-pub fn option(way: &str, field: &str) -> String {
-    format!("{way}{}", field.replace('_', "-"))
+pub fn option(prefix: &str, field: &str) -> String {
+    format!("{prefix}{}", field.replace('_', "-"))
 }
 
-fn arg(way: &str, field: &Field) -> Arg {
-    let (link, help) = match way {
+fn arg(prefix: &str, field: &Field) -> Arg {
+    let (link, help) = match prefix {
         "" => ("down", format!("Packets to the program: {}", field.meaning)),
         _ => ("up", "The same for packets from the program".to_owned()),
     };
-    let name = option(way, field.name);
+    let name = option(prefix, field.name);
     let arg = Arg::new(&name)
         .long(&name)
         .value_name(field.value)
         .help(help);
     match (field.name, (field.get)(&PathSpec::default())) {
         ("light_trace", _) => arg.requires(link).conflicts_with("delay_series"),
-        ("size_offsets", _) => arg.requires(option(way, "light_trace")),
+        ("size_offsets", _) => arg.requires(option(prefix, "light_trace")),
         (_, Some(default)) => arg.default_value(default.to_string()),
         (_, None) => arg,
     }
@@ -43,7 +43,7 @@ impl clap::Args for Fields {
         command.args(
             FIELDS
                 .iter()
-                .flat_map(|field| WAYS.map(|way| arg(way, field))),
+                .flat_map(|field| PREFIXES.map(|prefix| arg(prefix, field))),
         )
     }
 
@@ -59,9 +59,9 @@ impl FromArgMatches for Fields {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        for (way, spec) in WAYS.iter().zip(&mut self.0) {
+        for (prefix, spec) in PREFIXES.iter().zip(&mut self.0) {
             for field in FIELDS {
-                let name = option(way, field.name);
+                let name = option(prefix, field.name);
                 let Some(text) = matches.get_one::<String>(&name) else {
                     continue;
                 };
@@ -87,9 +87,9 @@ impl Fields {
     /// The values, by name.
     pub fn settings(&self) -> Value {
         let mut settings = Map::new();
-        for (way, spec) in WAYS.iter().zip(&self.0) {
+        for (prefix, spec) in PREFIXES.iter().zip(&self.0) {
             for field in FIELDS {
-                let name = option(way, field.name).replace('-', "_");
+                let name = option(prefix, field.name).replace('-', "_");
                 settings.insert(name, json!((field.get)(spec)));
             }
         }
