@@ -91,18 +91,19 @@ install-capi: ## Build and install the C library below PREFIX (/usr/local), with
 # The first tier draws no new numbers and does not mind how busy the machine is; the second has the rest. Both go on after a
 # failure, and end with what failed and how to run it alone (scripts/tests).
 .PHONY: test
-test: ## Build, then run every test that gives the same answer on every machine
-	@$(PYTHON) scripts/tests test-rust test-python
+test: $(STAMPS)/packages ## Build, then run every test that gives the same answer on every machine
+	@$(PYTHON) scripts/tests test-rust --idle build --then test-python
 
+# BESIDE: other targets that compute while tests wait for the clock.
 .PHONY: test-rest
 test-rest: ## What `make test` leaves out: pages, claims, new seeds, the clock, attacks; as root, and with recordings, what takes these
-	@targets='test-pages test-clock'; left=''; \
+	@targets='test-clock'; idle='$(BESIDE) test-claims test-pages test-seeds'; left=''; \
 	if why=$$(scripts/why-not-test-root); then left+="Not run: make test-root ($$why)"$$'\n'; else targets+=' test-root'; fi; \
-	if [ -f "$${VERUS_SHARED:-../shared}/traces/MANIFEST.csv" ]; then targets+=' test-recordings'; \
+	if [ -f "$${VERUS_SHARED:-../shared}/traces/MANIFEST.csv" ]; then idle+=' test-recordings'; \
 	else left+='Not run: make test-recordings (no recordings beside the checkout)'$$'\n'; fi; \
-	if $(BIN)/verus virtual status >/dev/null 2>&1; then targets+=' test-virtual'; \
+	if $(BIN)/verus virtual status >/dev/null 2>&1; then idle+=' test-virtual'; \
 	else left+='Not run: make test-virtual (no guest kernel: make guest-kernel)'$$'\n'; fi; \
-	status=0; $(PYTHON) scripts/tests $$targets --idle test-claims test-seeds || status=$$?; echo -n "$$left"; exit $$status
+	status=0; $(PYTHON) scripts/tests $$targets --idle $$idle || status=$$?; echo -n "$$left"; exit $$status
 
 # The whole workspace is named everywhere, so that nothing is built another time with other features.
 CARGO_TEST = cargo test --workspace $(KERNEL) --locked --no-fail-fast
