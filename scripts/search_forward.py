@@ -1,11 +1,12 @@
 """Searches over constants of `forward` on rows that docs/forward.md does not judge it by.
 
-    python scripts/search_forward.py --traces FOLDER --candidates 120    # eight minutes of processor time
+    python scripts/search_forward.py --traces FOLDER --candidates 2000    # hours of processor time
     python scripts/search_forward.py --traces FOLDER --compare forward:loss_price=150,damping=5 forward
 
 The rows ask what the study of `forward` asks, at other rates, round trips, numbers of flows, and starts in the
 recordings of the tuned half. A candidate's cost is the weighted sum of each group's mean shortfall from the study's
-bounds. Small shares and crowds are chaotic, so `--compare` repeats the rows with five round trips.
+bounds. A candidate whose cost exceeds that of the last finalist runs no further group. Small shares and crowds are
+chaotic, so finalists, and the senders of `--compare`, repeat the rows with five round trips.
 
 The keys are those of the build for research (the feature `parts`), which this script makes first.
 """
@@ -61,13 +62,49 @@ SCALE = {
 #: Weights of the groups.
 WEIGHT = {"recordings": 6, "crowds": 6, "company": 12, "buffers": 6, "longer paths": 3, "random losses": 3}
 SEED = 101
+#: Candidates that repeat the rows with five round trips.
+FINALISTS = 24
 
 
 def rows(scheme: str, files: Mapping[str, str], delay_ms: float) -> Iterator[field.Row]:
-    """Rows of a candidate: some 80 simulations."""
+    """Rows of a candidate, groups that take less time first: some 80 simulations."""
     column = reproduction.Column(name=BUILT_IN, channels={}, paths={}, seed=SEED, repeat=None)
     study = field.Field(scheme=scheme, column=column, files=files, folder=Path(), short=False)
     run = partial(study.run, delay_ms=delay_ms)
+    for mbps, flows in ((10, 1), (30, 4)):
+        changes = [{"at_s": 12.0, "delay_ms": delay_ms + 25}]
+        yield field.Row(
+            group="longer paths",
+            name=f"{flows} at {mbps} Mbit/s",
+            runs=[run(f"rate:{mbps}", flows=flows, duration_s=22.0, changes=changes)],
+            read=partial(field.read_longer, delay_ms + 25),
+            bounds={"used %": (95.0, None), "D_min wrong by, ms": (None, 5.0)},
+        )
+    for loss, mbps in ((0.01, 8), (0.03, 40)):
+        runs = [run(f"rate:{mbps}", loss=loss)]
+        bounds = {"used %": (90.0 if loss > 0.02 else 95.0, None)}
+        yield field.Row(
+            group="random losses", name=f"{loss} at {mbps} Mbit/s", runs=runs, read=field.read_chance, bounds=bounds
+        )
+    for mbps, products, flows in itertools.product((8, 40), (0.25, 0.5, 1, 2), (1, 4)):
+        yield field.Row(
+            group="buffers",
+            name=f"{flows} at {mbps} Mbit/s, {products} BDP",
+            runs=[run(f"rate:{mbps}", field.buffer(mbps, products), flows=flows)],
+            read=lambda runs: field.shared(runs[0], 3.0, 30.0),
+            bounds={"used %": (95.0, None), "lost %": (None, 5.0 if products < 0.5 else 2.0), "Jain": (0.9, None)},
+        )
+    rivals = (("cubic", 1), ("cubic", 3), ("newreno", 1))
+    for (rival, others), mbps, products in itertools.product(rivals, (7, 20), (0.5, 1, 2, 4, 0)):
+        queue = field.buffer(mbps, products) if products else field.PAPER_QUEUE
+        beside = [{}, *({"scheme": rival, "stop_s": 60.0} for _ in range(others))]
+        yield field.Row(
+            group="company",
+            name=f"{others} {rival}, {mbps} Mbit/s, {products} BDP",
+            runs=[run(f"rate:{mbps}", queue, flows=beside, duration_s=80.0)],
+            read=partial(field.read_company, others),
+            bounds={"share": (0.25 if products > 2 else 0.5, 1.5), "alone again, ms": (None, 40.0)},
+        )
     for one in field.recordings():
         ack = field.OPPOSITE.get(one.name)
         if one.half == "judged" or one.limit is None or not files.keys() >= {one.name, ack or one.name}:
@@ -93,58 +130,24 @@ def rows(scheme: str, files: Mapping[str, str], delay_ms: float) -> Iterator[fie
             read=partial(field.read_crowd, flows, apart_s),
             bounds=bounds | ({"newcomers": (0.8, None)} if apart_s > 1 else {}),
         )
-    rivals = (("cubic", 1), ("cubic", 3), ("newreno", 1))
-    for (rival, others), mbps, products in itertools.product(rivals, (7, 20), (0.5, 1, 2, 4, 0)):
-        queue = field.buffer(mbps, products) if products else field.PAPER_QUEUE
-        beside = [{}, *({"scheme": rival, "stop_s": 60.0} for _ in range(others))]
-        yield field.Row(
-            group="company",
-            name=f"{others} {rival}, {mbps} Mbit/s, {products} BDP",
-            runs=[run(f"rate:{mbps}", queue, flows=beside, duration_s=80.0)],
-            read=partial(field.read_company, others),
-            bounds={"share": (0.25 if products > 2 else 0.5, 1.5), "alone again, ms": (None, 40.0)},
-        )
-    for mbps, products, flows in itertools.product((8, 40), (0.25, 0.5, 1, 2), (1, 4)):
-        yield field.Row(
-            group="buffers",
-            name=f"{flows} at {mbps} Mbit/s, {products} BDP",
-            runs=[run(f"rate:{mbps}", field.buffer(mbps, products), flows=flows)],
-            read=lambda runs: field.shared(runs[0], 3.0, 30.0),
-            bounds={"used %": (95.0, None), "lost %": (None, 5.0 if products < 0.5 else 2.0), "Jain": (0.9, None)},
-        )
-    for mbps, flows in ((10, 1), (30, 4)):
-        changes = [{"at_s": 12.0, "delay_ms": delay_ms + 25}]
-        yield field.Row(
-            group="longer paths",
-            name=f"{flows} at {mbps} Mbit/s",
-            runs=[run(f"rate:{mbps}", flows=flows, duration_s=22.0, changes=changes)],
-            read=partial(field.read_longer, delay_ms + 25),
-            bounds={"used %": (95.0, None), "D_min wrong by, ms": (None, 5.0)},
-        )
-    for loss, mbps in ((0.01, 8), (0.03, 40)):
-        runs = [run(f"rate:{mbps}", loss=loss)]
-        bounds = {"used %": (90.0 if loss > 0.02 else 95.0, None)}
-        yield field.Row(
-            group="random losses", name=f"{loss} at {mbps} Mbit/s", runs=runs, read=field.read_chance, bounds=bounds
-        )
 
 
-def shortfalls(scheme: str, files: Mapping[str, str], delay_ms: float) -> dict[str, list[float]]:
-    """The shortfall of each row, by group; 0 where all bounds are kept."""
-    all_rows = list(rows(scheme, files, delay_ms))
-    runs = [run for row in all_rows for run in row.runs]
-    outcomes = iter(zip(runs, runner.run_all(runs), strict=True))
-    by_group: dict[str, list[float]] = {}
-    for row in all_rows:
-        values = row.read([field.seen(*next(outcomes)) for _ in row.runs])
-        beyond = [
-            max((low - values[name]) if low is not None else 0, (values[name] - high) if high is not None else 0)
-            / SCALE[name]
-            for name, (low, high) in row.bounds.items()
-        ]
-        total = sum(1.0 if math.isnan(each) else min(max(each, 0.0), 1.0) for each in beyond)
-        by_group.setdefault(row.group, []).append(total)
-    return by_group
+def shortfalls(scheme: str, files: Mapping[str, str], delay_ms: float) -> Iterator[tuple[str, list[float]]]:
+    """The shortfall of each row, group by group; 0 where all bounds are kept."""
+    for group, in_group in itertools.groupby(rows(scheme, files, delay_ms), key=lambda row: row.group):
+        all_rows = list(in_group)
+        runs = [run for row in all_rows for run in row.runs]
+        outcomes = iter(zip(runs, runner.run_all(runs), strict=True))
+        totals = []
+        for row in all_rows:
+            values = row.read([field.seen(*next(outcomes)) for _ in row.runs])
+            beyond = [
+                max((low - values[name]) if low is not None else 0, (values[name] - high) if high is not None else 0)
+                / SCALE[name]
+                for name, (low, high) in row.bounds.items()
+            ]
+            totals.append(sum(1.0 if math.isnan(each) else min(max(each, 0.0), 1.0) for each in beyond))
+        yield group, totals
 
 
 def cost(by_group: Mapping[str, Sequence[float]]) -> float:
@@ -153,21 +156,35 @@ def cost(by_group: Mapping[str, Sequence[float]]) -> float:
 
 
 def search(files: Mapping[str, str], candidates: int) -> Iterator[str]:
-    """The best of so many candidates, by Optuna's Parzen trees; the first is the start."""
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(multivariate=True, n_startup_trials=25, seed=1))
+    """The finalists of so many candidates by Optuna's Parzen trees, which begin with `START`."""
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(multivariate=True, n_startup_trials=100, seed=1))
     study.enqueue_trial(START)
+    best: list[float] = []
 
     def tried(trial: optuna.Trial) -> float:
         values = {name: trial.suggest_int(name, *ends) for name, ends in KEYS.items()}
-        words = ",".join(f"{name}={value}" for name, value in values.items())
-        return cost(shortfalls(f"forward:{words}", files, DELAYS_MS[0]))
+        by_group: dict[str, list[float]] = {}
+        for step, (group, each) in enumerate(shortfalls(named(values), files, DELAYS_MS[0])):
+            by_group[group] = each
+            trial.report(cost(by_group), step)
+            if len(best) == FINALISTS and cost(by_group) > best[-1]:
+                raise optuna.TrialPruned
+        best[:] = sorted([*best, cost(by_group)])[:FINALISTS]
+        return cost(by_group)
 
     study.optimize(tried, n_trials=candidates, show_progress_bar=sys.stderr.isatty())
-    yield f"| cost | {' | '.join(KEYS)} |"
-    yield f"|{'---|' * (len(KEYS) + 1)}"
-    best = sorted(study.trials, key=lambda trial: trial.values[0])[:8]
-    for trial in [study.trials[0], *best]:
-        yield f"| {trial.values[0]:.2f} | {' | '.join(str(trial.params[name]) for name in KEYS)} |"
+    full = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    finalists = sorted(full, key=lambda trial: trial.values[0])[:FINALISTS]
+    yield f"{len(study.trials)} candidates, {len(full)} with all rows; costs with one round trip: " + ", ".join(
+        f"{trial.values[0]:.2f}" for trial in finalists
+    )
+    yield ""
+    yield from compare(files, [named(START), "forward", *(named(trial.params) for trial in finalists)])
+
+
+def named(values: Mapping[str, int]) -> str:
+    """The scheme with these constants."""
+    return "forward:" + ",".join(f"{name}={value}" for name, value in values.items())
 
 
 def compare(files: Mapping[str, str], schemes: Sequence[str]) -> Iterator[str]:
@@ -176,7 +193,7 @@ def compare(files: Mapping[str, str], schemes: Sequence[str]) -> Iterator[str]:
     yield f"| constants | cost | {' | '.join(groups)} |"
     yield f"|{'---|' * (len(groups) + 2)}"
     for scheme in schemes:
-        each = [shortfalls(scheme, files, delay_ms) for delay_ms in DELAYS_MS]
+        each = [dict(shortfalls(scheme, files, delay_ms)) for delay_ms in DELAYS_MS]
         held = [
             f"{sum(value == 0 for one in each for value in one[group])} of {sum(len(one[group]) for one in each)}"
             for group in groups
@@ -199,7 +216,8 @@ def main() -> None:
     files = find_recordings(
         [one.name for one in field.recordings()] + list(field.OPPOSITE.values()), Path(options.traces)
     )
-    print(*(compare(files, options.compare) if options.compare else search(files, options.candidates)), sep="\n")
+    for line in compare(files, options.compare) if options.compare else search(files, options.candidates):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":
