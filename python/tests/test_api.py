@@ -399,3 +399,10 @@ def test_numbers_of_numpy_are_taken_like_those_of_python() -> None:
 def test_a_value_that_is_no_number_is_refused_by_its_field(made: Callable[[], object], problem: str) -> None:
     with pytest.raises(FieldError, match=f"^{problem}"):
         made()
+
+
+def test_a_result_equals_itself_alone_and_has_a_hash() -> None:
+    first, second = (simulate(link=Link.constant(5), flows=[Flow("cubic")], duration_s=1) for _ in range(2))
+    assert first == first
+    assert first != second
+    assert len({first, second, first.flows[0], first}) == 3

@@ -334,6 +334,13 @@ def test_a_run_in_which_nothing_arrived_says_so(words: tuple[str, ...], why: str
         assert [row[name] for name in nothing_arrived.SHARES] == [None] * len(nothing_arrived.SHARES)
 
 
+def test_a_change_after_the_end_of_a_run_is_named(verus: Command) -> None:
+    Path("late.json").write_text('[{"at_s":1,"loss":0.1},{"at_s":3,"loss":0},{"at_s":4,"loss":0.1}]')
+    ran = verus("compare", "--trace", "rate:9", "--scheme", "cubic", "--duration", "3", "--changes", "late.json")
+    assert ran.code == 0
+    assert ran.err.count("Warning: the path does not change at 3 s and later: the run lasts 3 s") == 1
+
+
 def test_of_a_channel_that_carried_nothing_the_omniscient_sender_used_no_share(verus: Command) -> None:
     Path("late.down").write_text("".join(f"{time}\n" for time in range(90_000, 100_000, 5)))
     ran = verus("compare", "--scheme", "cubic", "--duration", "3", "--trace", "late.down", "rate:9", "--out", "o")

@@ -239,7 +239,7 @@ def _value(value: Any) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FlowResult:
     """The outcome of one flow. Arrays have one element for each packet, in the order of sending.
 
@@ -269,7 +269,7 @@ class FlowResult:
     connections: dict[str, Array] = field(repr=False)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Result:
     """One simulation. It prints as a table, and is an Arrow stream: ``polars.DataFrame(result)`` has `to_arrow`.
 

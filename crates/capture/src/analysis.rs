@@ -376,9 +376,9 @@ impl Connection {
         }
         if udp.version.is_some() && direction.handshake_at.is_none() {
             direction.handshake_at = Some(at);
-            if let Some(asked) = handshake {
+            if let Some(requested) = handshake {
                 // From the client's first packet to the server's: what lies behind the capture point.
-                let rtt = at.saturating_sub(asked);
+                let rtt = at.saturating_sub(requested);
                 self.udp[1 - from].least_rtt = Some(rtt);
             }
             return added;

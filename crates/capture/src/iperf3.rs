@@ -1,4 +1,4 @@
-//! The JSON of `iperf3 -J`: the same report as of a capture, from its intervals.
+//! The JSON of `iperf3 -J` or `iperf3 --json-stream`: the same report as of a capture, from its intervals.
 //!
 //! An interval has the bytes of data that one end sent or received. At a sender of TCP it also has retransmissions and the
 //! kernel's smoothed round trip. The limit of the rate is not in there. Within an interval the trace
@@ -11,6 +11,7 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::analysis::{FlowReport, Route};
 use crate::flow::Times;
@@ -35,7 +36,15 @@ pub struct Error {
     problem: String,
 }
 
+/// A line of `--json-stream`.
 #[derive(Deserialize)]
+struct Event {
+    event: String,
+    #[serde(default)]
+    data: Value,
+}
+
+#[derive(Default, Deserialize)]
 struct Test {
     #[serde(default)]
     start: Start,
@@ -126,8 +135,8 @@ enum SumKind {
 /// Begins UTF-8 text of some editors and shells.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads the output of `iperf3 -J`: a flow for each direction of the test. `name` is what messages
-/// call it.
+/// Reads the output of `iperf3 -J` or `iperf3 --json-stream`: a flow for each direction of the test.
+/// `name` is what messages call it.
 ///
 /// # Errors
 /// If it is none, if the test failed, or if its intervals contradict each other.
@@ -143,8 +152,8 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Vec<FlowReport>, Error> {
         return Err(fail(format!("has more than {LARGEST} bytes")));
     }
     let json = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
-    let test: Test = serde_json::from_slice(json)
-        .map_err(|error| fail(format!("is no output of `iperf3 -J`: {error}")))?;
+    let test =
+        Test::read(json).map_err(|error| fail(format!("is no output of `iperf3 -J`: {error}")))?;
     if let Some(error) = test.error {
         let error: String = error
             .chars()
@@ -185,6 +194,26 @@ impl Received {
 }
 
 impl Test {
+    /// One object, or an object for each event.
+    fn read(json: &[u8]) -> serde_json::Result<Self> {
+        let events = || serde_json::Deserializer::from_slice(json).into_iter::<Event>();
+        if !matches!(events().next(), Some(Ok(_))) {
+            return serde_json::from_slice(json);
+        }
+        let mut test = Self::default();
+        for event in events() {
+            let Event { event, data } = event?;
+            match event.as_str() {
+                "start" => test.start = serde_json::from_value(data)?,
+                "interval" => test.intervals.push(serde_json::from_value(data)?),
+                "end" => test.end = serde_json::from_value(data)?,
+                "error" => test.error = serde_json::from_value(data)?,
+                _ => {}
+            }
+        }
+        Ok(test)
+    }
+
     /// The report of one direction; `None` if the test lacks it.
     fn flow(&self, kind: SumKind) -> Result<Option<FlowReport>, String> {
         let sums = |interval| Interval::sum(interval, kind).map(|sum| (interval, sum));

@@ -39,7 +39,7 @@ pub trait Configured: fmt::Debug + Send + Sync {
     /// Why this configuration costs an endpoint much more work or memory than the defaults, as
     /// text. A server does not run such a configuration for strangers. `sends` says whether the
     /// endpoint runs the sender too, and not only the [receiver half](Self::observer).
-    fn dear(&self, _sends: bool) -> Option<String> {
+    fn extra_cost(&self, _sends: bool) -> Option<String> {
         None
     }
 }

@@ -180,9 +180,9 @@ pub struct Sender<C = Box<dyn Controller>> {
 /// that the compiler can inline the answers.
 pub trait Hosted: std::fmt::Debug {
     /// The controller, to look at.
-    fn seen(&self) -> &dyn Controller;
+    fn as_dyn(&self) -> &dyn Controller;
     /// The controller, for calls that are rare.
-    fn heard(&mut self) -> &mut dyn Controller;
+    fn as_dyn_mut(&mut self) -> &mut dyn Controller;
     /// [`Sender::window`].
     fn window(&self) -> Bytes;
     /// [`Sender::poll_transmit`].
@@ -209,10 +209,10 @@ pub trait Hosted: std::fmt::Debug {
 
 macro_rules! hosted {
     () => {
-        fn seen(&self) -> &dyn Controller {
+        fn as_dyn(&self) -> &dyn Controller {
             &**self
         }
-        fn heard(&mut self) -> &mut dyn Controller {
+        fn as_dyn_mut(&mut self) -> &mut dyn Controller {
             &mut **self
         }
         #[inline(always)]
@@ -298,8 +298,8 @@ impl<C: Hosted> Sender<C> {
     /// If `packet_size` is zero.
     pub fn new(mut controller: C, packet_size: Bytes, now: Time) -> Self {
         assert!(!packet_size.is_zero(), "a packet has at least one byte");
-        let (recovery, ecn) = (controller.seen().recovery(), controller.seen().ecn());
-        controller.heard().on_start(now, packet_size);
+        let (recovery, ecn) = (controller.as_dyn().recovery(), controller.as_dyn().ecn());
+        controller.as_dyn_mut().on_start(now, packet_size);
         let state = State {
             recovery,
             ecn,
@@ -337,7 +337,7 @@ impl<C: Hosted> Sender<C> {
     /// (RFC 6298 §2.2, RFC 9002 §6.2.2).
     pub fn on_handshake(&mut self, now: Time, rtt: Duration) {
         self.state.ledger.on_rtt(rtt);
-        self.controller.heard().on_handshake(now, rtt);
+        self.controller.as_dyn_mut().on_handshake(now, rtt);
     }
 
     /// The source never runs dry from now on (bulk transfer).
@@ -423,7 +423,7 @@ impl<C: Hosted> Sender<C> {
 
     /// The algorithm.
     pub fn controller(&self) -> &dyn Controller {
-        self.controller.seen()
+        self.controller.as_dyn()
     }
 
     /// The algorithm's window.

@@ -282,7 +282,7 @@ mod tests {
 
     /// Sends one datagram a second, a hundred times, and is done when as many answers came.
     struct Asks {
-        asked: u32,
+        requests: u32,
         answers: Vec<(Time, Vec<u8>)>,
     }
 
@@ -290,7 +290,7 @@ mod tests {
     #[derive(Default)]
     struct Answers {
         pending: Vec<SocketAddr>,
-        heard: u32,
+        replies: u32,
     }
 
     impl Endpoint for Asks {
@@ -301,13 +301,13 @@ mod tests {
 
         fn transmit(&mut self, now: Time) -> Option<(SocketAddr, Vec<u8>)> {
             (self.next_timer()? <= now).then(|| {
-                self.asked += 1;
+                self.requests += 1;
                 (SERVER, vec![0; 8])
             })
         }
 
         fn next_timer(&mut self) -> Option<Time> {
-            (self.asked < 100).then(|| Time::from_millis(u64::from(self.asked) * 1_000))
+            (self.requests < 100).then(|| Time::from_millis(u64::from(self.requests) * 1_000))
         }
 
         fn on_timer(&mut self, _now: Time) {}
@@ -319,7 +319,7 @@ mod tests {
 
     impl Endpoint for Answers {
         fn receive(&mut self, _now: Time, from: SocketAddr, _datagram: Vec<u8>) {
-            self.heard += 1;
+            self.replies += 1;
             self.pending.push(from);
         }
 
@@ -341,7 +341,7 @@ mod tests {
 
     fn meet(schedule: &Schedule) -> (Meeting, Asks, Answers) {
         let mut asks = Asks {
-            asked: 0,
+            requests: 0,
             answers: Vec::new(),
         };
         let mut answers = Answers::default();
@@ -400,7 +400,7 @@ mod tests {
         let end = End::Server;
         schedule.stop = Some(Stop { end, interval });
         let (meeting, asks, answers) = meet(&schedule);
-        assert_eq!((meeting.ending, answers.heard), (Ending::Done, 100));
+        assert_eq!((meeting.ending, answers.replies), (Ending::Done, 100));
         let late = asks
             .answers
             .iter()

@@ -183,7 +183,7 @@ pub struct Qlog {
     next_number: u64,
     connection: u64,
     timeouts: u64,
-    told: Metrics,
+    reported: Metrics,
     phase: Option<Phase>,
     shown: Vec<(&'static str, f64)>,
     show_at: Time,
@@ -429,7 +429,7 @@ impl Qlog {
             next_number: 0,
             connection: 0,
             timeouts: 0,
-            told: Metrics::default(),
+            reported: Metrics::default(),
             phase: None,
             shown: Vec::new(),
             show_at: Time::ZERO,
@@ -595,7 +595,7 @@ impl Qlog {
         self.base = self.next_number;
         self.connection += 1;
         self.timeouts = 0;
-        self.told = Metrics::default();
+        self.reported = Metrics::default();
         let started = ConnectionStarted {
             connection: self.connection,
             first_packet_number: self.base,
@@ -615,9 +615,9 @@ impl Qlog {
             return;
         }
         let metrics = Metrics::of(controller, in_flight, rtt);
-        let news = metrics.clone().since(&self.told);
+        let news = metrics.clone().since(&self.reported);
         if !news.is_empty() {
-            self.told = metrics;
+            self.reported = metrics;
             self.event(now, Name::Metrics, &news);
         }
         let phase = controller.phase();

@@ -170,7 +170,7 @@ impl Configured for Config {
 
     /// Tables for other parameters take up to 0.4 s and 9 MB; those for the published ones exist.
     /// Without a receiver half the sender forecasts, which takes ten times the work of sending.
-    fn dear(&self, sends: bool) -> Option<String> {
+    fn extra_cost(&self, sends: bool) -> Option<String> {
         let forecasts = sends || self.receiver;
         if forecasts && Origin::of(self) != Origin::of(&Config::default()) {
             let keys = "max_rate, max_arrivals_per_tick, volatility or escape_rate";

@@ -17,7 +17,7 @@ const LANES: usize = 2;
 
 #[derive(Default)]
 struct Module {
-    asked: Vec<u8>,
+    request: Vec<u8>,
     answer: Vec<u8>,
     lanes: [Option<Lane>; LANES],
 }
@@ -42,8 +42,8 @@ impl Module {
 #[unsafe(no_mangle)]
 extern "C" fn room(bytes: usize) -> *mut u8 {
     MODULE.with_borrow_mut(|module| {
-        module.asked = vec![0; bytes];
-        module.asked.as_mut_ptr()
+        module.request = vec![0; bytes];
+        module.request.as_mut_ptr()
     })
 }
 
@@ -64,11 +64,11 @@ extern "C" fn list() -> usize {
 extern "C" fn open(lane: usize) -> usize {
     MODULE.with_borrow_mut(|module| {
         module.lanes[lane] = None; // what it held is there for the next
-        let text = std::mem::take(&mut module.asked);
+        let text = std::mem::take(&mut module.request);
         match Lane::open(&String::from_utf8_lossy(&text)) {
-            Ok((opened, told)) => {
+            Ok((opened, report)) => {
                 module.lanes[lane] = Some(opened);
-                module.say(&told)
+                module.say(&report)
             }
             Err(error) => module.complain(error),
         }

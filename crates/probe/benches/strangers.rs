@@ -422,7 +422,7 @@ fn granted(deed: Deed, name: &str, values: &Values) -> bool {
     Scheme::parse(&written(name, values)).is_ok_and(|scheme| {
         let rate = scheme.fixed_rate().map_or(0, |rate| rate.as_bps());
         let sends = deed != Deed::Sends;
-        scheme.dear(sends).is_none() && !(sends && rate > GRANTED_BPS)
+        scheme.extra_cost(sends).is_none() && !(sends && rate > GRANTED_BPS)
     })
 }
 

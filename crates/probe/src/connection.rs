@@ -288,7 +288,7 @@ pub struct Connection {
     started: Time,
     quiet: Duration,
     echoes: Option<Echoes>,
-    heard: Option<Time>,
+    last_received: Option<Time>,
     stopped: bool,
     /// When this side closed it, no packet was in flight, according to the peer's reports.
     finished: bool,
@@ -378,7 +378,7 @@ impl Connection {
             started: now,
             quiet: terms.quiet,
             echoes: terms.echoes.then(|| Echoes::new(terms.secret, began, now)),
-            heard: None,
+            last_received: None,
             stopped: false,
             finished: false,
             phase: Phase::Running,
@@ -444,7 +444,7 @@ impl Connection {
 
     /// Whether a packet of the peer has come in this connection.
     pub fn is_established(&self) -> bool {
-        self.heard.is_some()
+        self.last_received.is_some()
     }
 
     /// The most that this end sends, if there is a limit; at a client, the server's.
@@ -534,12 +534,12 @@ impl Connection {
         if matches!(self.phase, Phase::Ended) {
             return true;
         }
-        if self.heard.is_none() && self.role == Role::Server {
+        if self.last_received.is_none() && self.role == Role::Server {
             // The test's time counts from when the client is known to be there.
             self.started = now + self.quiet;
             self.status_due = now;
         }
-        self.heard = Some(now);
+        self.last_received = Some(now);
         if packet.kind != Kind::Data {
             self.note_control(false, arrival, size);
         }
@@ -794,12 +794,12 @@ impl Connection {
     }
 
     fn last_heard(&self) -> Time {
-        self.heard.unwrap_or(self.started)
+        self.last_received.unwrap_or(self.started)
     }
 
     fn ends_at(&self) -> Option<Time> {
         // A server's clock starts with the client's first word.
-        let running = self.role == Role::Client || self.heard.is_some();
+        let running = self.role == Role::Client || self.last_received.is_some();
         self.duration
             .filter(|_| running)
             .map(|duration| self.started + duration)
@@ -874,7 +874,7 @@ impl Connection {
 
     /// A server sends nothing before the client's first packet with the connection's key.
     fn may_send(&self) -> bool {
-        self.role == Role::Client || self.heard.is_some()
+        self.role == Role::Client || self.last_received.is_some()
     }
 
     /// Fills `batch` with the next packets to send, data in the size of the test's packets less
@@ -1005,7 +1005,7 @@ impl Connection {
                 Some(self.seal.seal(buffer, covered))
             }
             Phase::Running if self.status_due <= now && may_send => {
-                let every = match self.heard {
+                let every = match self.last_received {
                     Some(_) if hushed => self.status_every.max(HUSHED_EVERY),
                     Some(_) => self.status_every,
                     None => self.status_every.min(GREET_EVERY),

@@ -887,7 +887,7 @@ pub trait Algorithms {
     }
     /// Why this configuration costs this end much more than the defaults, as text; `sends` says
     /// whether it runs the sender.
-    fn dear(&self, _sends: bool) -> Option<String> {
+    fn extra_cost(&self, _sends: bool) -> Option<String> {
         None
     }
 }
@@ -909,8 +909,8 @@ impl Algorithms for Scheme {
         Scheme::fixed_rate(self)
     }
 
-    fn dear(&self, sends: bool) -> Option<String> {
-        Scheme::dear(self, sends)
+    fn extra_cost(&self, sends: bool) -> Option<String> {
+        Scheme::extra_cost(self, sends)
     }
 }
 

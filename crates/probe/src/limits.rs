@@ -114,8 +114,9 @@ impl Limits {
     pub fn refusal_of_rate(&self, bps: u64, flows: u16) -> Option<(Reason, String)> {
         let mbps = |bps: u64| bps as f64 / 1e6;
         if bps > FASTEST.as_bps() {
-            let (asked, most) = (mbps(bps), mbps(FASTEST.as_bps()));
-            let text = format!("a flow of {asked} Mbit/s; the fastest there is has {most} Mbit/s");
+            let (requested, most) = (mbps(bps), mbps(FASTEST.as_bps()));
+            let text =
+                format!("a flow of {requested} Mbit/s; the fastest there is has {most} Mbit/s");
             return Some((Reason::BadRequest, text));
         }
         let all = bps.saturating_mul(u64::from(flows));

@@ -489,9 +489,9 @@ impl<L: Library> Server<L> {
         }
         // A client with the key is no stranger.
         if self.config.secret.is_none()
-            && let Some(dear) = algorithms.dear(request.download_flows > 0)
+            && let Some(cost) = algorithms.extra_cost(request.download_flows > 0)
         {
-            let text = format!("{dear}, and this server does that only for clients with a key");
+            let text = format!("{cost}, and this server does that only for clients with a key");
             return Err((Reason::Limit, text));
         }
         Ok(algorithms)

@@ -797,10 +797,10 @@ fn who_was_granted_a_test_that_others_took_meanwhile_is_told_so_when_it_speaks()
 
 /// A client that has a test of `request` begin and says nothing more but, if it is to, that it is there. Bytes sent
 /// to it in each second, and how often the server had to be woken in all.
-fn vanish(asked: Request, seconds: u64, keeps_alive: bool) -> (Vec<usize>, usize) {
+fn vanish(request: Request, seconds: u64, keeps_alive: bool) -> (Vec<usize>, usize) {
     let mut server = server(6);
     let from = address(1, 1);
-    let mut liar = Liar::new(Lie::None, asked, 6);
+    let mut liar = Liar::new(Lie::None, request, 6);
     let mut now = Time::ZERO;
     assert_eq!(begin(&mut server, now, from, &mut liar), None);
     let (mut sent, mut woken) = (vec![0; seconds as usize], 0);
@@ -1319,11 +1319,11 @@ fn a_peer_with_the_keys_who_sends_nonsense_harms_only_itself() {
 #[test]
 fn a_server_that_reports_the_largest_numbers_neither_upsets_a_client_nor_fills_its_memory() {
     let _alone = memory_alone();
-    let asked = Request {
+    let request = Request {
         duration_nanos: 2_000_000_000,
         ..request(8, 8, 0, "verus")
     };
-    let mut honest = Honest::new(asked, None);
+    let mut honest = Honest::new(request, None);
     let mut now = Time::ZERO;
     let (_, hello) = honest.transmit(now).expect("a hello");
     let hello = Packet::parse(&hello).expect("a packet");

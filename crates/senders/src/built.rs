@@ -43,11 +43,11 @@ macro_rules! to_its_type {
 
 // Thin: each arm must be inlined into the sender's own function, however many arms there are.
 impl Hosted for Built {
-    fn seen(&self) -> &dyn Controller {
-        to_its_type!(self, seen())
+    fn as_dyn(&self) -> &dyn Controller {
+        to_its_type!(self, as_dyn())
     }
-    fn heard(&mut self) -> &mut dyn Controller {
-        to_its_type!(self, heard())
+    fn as_dyn_mut(&mut self) -> &mut dyn Controller {
+        to_its_type!(self, as_dyn_mut())
     }
     #[inline(always)]
     fn window(&self) -> Bytes {

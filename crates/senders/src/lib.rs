@@ -489,11 +489,11 @@ impl Scheme {
 
     /// A name for tables and legends: `Verus R=2`, `Cubic`.
     pub fn label(&self) -> String {
-        let (label, told) = self.config.label();
+        let (label, labelled) = self.config.label();
         let rest: Vec<String> = self
             .params
             .iter()
-            .filter(|(key, _)| !told.contains(&key.as_str()))
+            .filter(|(key, _)| !labelled.contains(&key.as_str()))
             .map(|(key, value)| match value {
                 Value::Number(number) => format!("{key}={number}"),
                 Value::Word(word) => format!("{key}={word}"),
@@ -512,7 +512,7 @@ impl Scheme {
 
     /// The reason why this scheme costs an end much more work or memory than its defaults do.
     /// `sends`: whether that end runs the sender. A server refuses such a scheme to strangers.
-    pub fn dear(&self, sends: bool) -> Option<String> {
+    pub fn extra_cost(&self, sends: bool) -> Option<String> {
         // Windows are sent, and kept, whether or not anything of them arrives.
         let windows = ["initial_window_packets", "min_window_packets"];
         let large = |(key, value): &&(String, Value)| {
@@ -526,7 +526,7 @@ impl Scheme {
         let large = large.map(|(key, _)| {
             format!("a {key} of more than {LARGEST_WINDOW_OF_STRANGERS} is more work")
         });
-        large.or_else(|| self.config.dear(sends))
+        large.or_else(|| self.config.extra_cost(sends))
     }
 
     /// The configuration that its controllers are built from, for transports of other crates.

@@ -30,7 +30,7 @@ use verus_senders::Scheme;
 
 use super::access::{Access, ClientName, Refreshed, Rights, Stranger, Visitor};
 use super::account::{Direction, Outcome, Transfer};
-use super::doorstep::Doorstep;
+use super::datagram_filter::DatagramFilter;
 use super::exchange::{Delivered, off, supply, take};
 use super::files::{Place, Source};
 use super::folder::{Folder, Walk, WalkEntry};
@@ -185,7 +185,7 @@ pub struct Server {
 struct Shared {
     config: ServerConfig,
     endpoint: Endpoint,
-    doorstep: Arc<Doorstep>,
+    filter: Arc<DatagramFilter>,
     events: mpsc::Sender<Event>,
     strangers: Arc<Places>,
     clients: Arc<Places>,
@@ -301,8 +301,8 @@ impl Server {
         endpoint.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
         let runtime = Arc::new(quinn::TokioRuntime);
         let socket = quic::socket_of(runtime.wrap_udp_socket(socket)?, config.scheme.config());
-        let doorstep = Doorstep::new(socket);
-        let socket = Arc::clone(&doorstep);
+        let filter = DatagramFilter::new(socket);
+        let socket = Arc::clone(&filter);
         let endpoint = Endpoint::new_with_abstract_socket(endpoint, Some(quic), socket, runtime)?;
         let (sender, events) = mpsc::channel(EVENTS);
         let all = config.max_clients;
@@ -315,7 +315,7 @@ impl Server {
         let shared = Arc::new(Shared {
             config,
             endpoint: endpoint.clone(),
-            doorstep,
+            filter,
             events: sender,
             strangers: Places::new(STRANGERS, STRANGERS, Duration::ZERO),
             clients: Places::new(all, each, GRACE),
@@ -445,7 +445,7 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming, stranger: HeldPlace) {
         let arrived = incoming
             .await
             .map_err(|error| Trouble::Lost(in_words(&error)))?;
-        proven = Some(shared.doorstep.proven(address));
+        proven = Some(shared.filter.proven(address));
         greet(&shared, network, connection.insert(arrived)).await
     };
     let greeted = tokio::select! {

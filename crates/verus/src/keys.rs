@@ -250,7 +250,7 @@ impl Configured for Config {
     /// Its work depends on time, not on packets: a decision in each epoch, a curve in each
     /// interval. Together its keys make it send and keep several times as much as by default
     /// (`cargo bench -p verus-probe --bench strangers`).
-    fn dear(&self, sends: bool) -> Option<String> {
+    fn extra_cost(&self, sends: bool) -> Option<String> {
         let allowed = if self.mode == Mode::Paper { 3.0 } else { 6.0 };
         let usual = Config {
             ratio: self.ratio,

@@ -43,8 +43,9 @@ def analyze(
 ) -> int:
     """Every metric of a Mahimahi link log, defined as for simulated runs; or the flows of a capture.
 
-    A capture is pcapng or pcap of any program, of TCP, QUIC or other UDP; `iperf3 -J` is read likewise. For each flow:
-    throughput, round trips, queueing above the least of them, losses, and what limited it (docs/captures.md).
+    A capture is pcapng or pcap of any program, of TCP, QUIC or other UDP; `iperf3 -J` and `iperf3 --json-stream` are
+    read likewise. For each flow: throughput, round trips, queueing above the least of them, losses, and what limited it
+    (docs/captures.md).
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ from verus.lab.inputs import Digests
 from verus.lab.log_folder import new_captures, new_logs
 from verus.lab.results_folder import check_folder, new_folder, new_name, read_config
 from verus.lab.runner import Captures, Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
-from verus.lab.scenario import Run, Settings, warning
+from verus.lab.scenario import Run, Settings, late_changes, warning
 from verus.lab.store import Keys, Store, complete, engine, kept
 from verus.report.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
 from verus.report.printable import line
@@ -125,6 +125,8 @@ def compare(
         talk.say(f"Warning: {cut_warning}")
     if path_warning := warning(runs[0].scenario):
         talk.say(f"Warning: {path_warning}")
+    if change_warning := late_changes(runs[0].scenario):
+        talk.say(f"Warning: {change_warning}")
     if settings.emulate:
         jobs = _side_by_side(virtual=settings.virtual) if jobs is None else jobs
         at_least("jobs", jobs, 1, 1000)

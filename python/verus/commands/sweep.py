@@ -20,7 +20,7 @@ from verus.lab.arguments import at_least
 from verus.lab.inputs import cut_warnings
 from verus.lab.nothing_arrived import arrived
 from verus.lab.runner import Ended, Progress, RunError, as_ended, sort_out
-from verus.lab.scenario import Run, warning
+from verus.lab.scenario import Run, late_changes, warning
 from verus.lab.store import Keys, complete, kept
 from verus.lab.study import Study, read
 from verus.lab.sweep import IDENTITY, Folder, Plan, cells, merge
@@ -100,7 +100,8 @@ def sweep(
     folder, plan = _planned(read(study), out, made)
     folder.begin(plan)
     scenarios = [planned.run.scenario for planned in plan.runs]
-    for problem in [*cut_warnings(scenarios), *dict.fromkeys(filter(None, map(warning, scenarios)))]:
+    paths = [sentence for check in (warning, late_changes) for sentence in map(check, scenarios) if sentence]
+    for problem in [*cut_warnings(scenarios), *dict.fromkeys(paths)]:
         talk.say(f"Warning: {problem}")
     shard_runs = [*plan.distinct().items()][share[0] - 1 :: share[1]]
     keys = [key for key, _ in shard_runs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import shlex
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -97,14 +98,14 @@ def _tuned(
             table_console().print(judged_table(folder.read(folder.search), outcome).terminal())
         for scheme, why in outcome["failed"].items():
             talk.say(f"Warning: `{scheme}` failed {why}")
-        talk.say(f"Judged on {outcome['began']}; `verus report {folder.path}` draws the page")
+        talk.say(f"Judged on {outcome['began']}; `verus report {shlex.quote(str(folder.path))}` draws the page")
         return 0
     if json_:
         tell_rows(outcome["candidates"][number] for number in outcome["front"])
     elif not talk.quiet:
         table_console().print(front_table(outcome).terminal())
     talk.say(saved(outcome))
-    talk.say(f"Search: {folder.path} (`verus report {folder.path}` draws its page)")
+    talk.say(f"Search: {folder.path} (`verus report {shlex.quote(str(folder.path))}` draws its page)")
     if all_failed(outcome):
         print(line(f"verus: {failures(outcome)}"), file=sys.stderr)
         return 1

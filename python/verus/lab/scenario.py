@@ -203,6 +203,20 @@ def warning(scenario: Mapping[str, Any]) -> str | None:
     return f"nothing arrives: the delay, {delay_s:g} s each way, is longer than the run, {scenario['duration_s']:g} s"
 
 
+def late_changes(scenario: Mapping[str, Any]) -> str | None:
+    """A warning about changes of the path that come after the end of the run; None if there are none.
+
+    Example:
+        >>> late_changes({**DEFAULTS, "changes": [{"at_s": 9, "loss": 0.5}], "duration_s": 3})
+        'the path does not change at 9 s: the run lasts 3 s'
+    """
+    late = [change["at_s"] for change in scenario["changes"] if change["at_s"] >= scenario["duration_s"]]
+    if not late:
+        return None
+    times = f"{late[0]:g} s" if len(late) == 1 else f"{late[0]:g} s and later"
+    return f"the path does not change at {times}: the run lasts {scenario['duration_s']:g} s"
+
+
 def plain(name: str, value: Any, depth: int = 0) -> Any:
     """A value of a field for JSON: numbers and truth values of NumPy become Python's.
 

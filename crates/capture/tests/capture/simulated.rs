@@ -408,6 +408,45 @@ fn each_direction_of_a_bidirectional_test_is_a_flow_with_its_own_round_trips() {
 }
 
 #[test]
+fn a_line_for_each_event_makes_the_report_of_one_object() {
+    for protocol in ["TCP", "UDP"] {
+        let test = bidirectional(protocol);
+        let intervals = test["intervals"].as_array().expect("it is one");
+        let intervals = intervals.iter().map(|interval| ("interval", interval));
+        let unknown = ("server_output_text", &test["start"]);
+        let events = std::iter::once(("start", &test["start"]))
+            .chain(intervals)
+            .chain([unknown, ("end", &test["end"])]);
+        let lines =
+            events.map(|(event, data)| format!("{}\n", json!({"event": event, "data": data})));
+        let lines: String = lines.collect();
+        let report = |text: &str| {
+            format!(
+                "{:?}",
+                iperf3::analyze("f", text.as_bytes()).expect("it is one")
+            )
+        };
+        assert_eq!(report(&lines), report(&test.to_string()));
+
+        let cut = iperf3::analyze("f", &lines.as_bytes()[..lines.len() - 9]);
+        let error = cut
+            .map(drop)
+            .expect_err("its last line is cut off")
+            .to_string();
+        assert!(
+            error.contains("EOF while parsing a string at line 6 column"),
+            "{error}"
+        );
+    }
+    let failed = &br#"{"event":"error","data":"unable to connect"}"#[..];
+    let error = iperf3::analyze("f", failed)
+        .map(drop)
+        .expect_err("it failed")
+        .to_string();
+    assert_eq!(error, "`f`: iperf3 failed: unable to connect");
+}
+
+#[test]
 fn losses_of_udp_are_the_receivers_and_its_goodput_lacks_them() {
     let mut test = bidirectional("UDP");
     let flows = |test: &serde_json::Value| {

@@ -17,7 +17,7 @@ use super::{Flow, Hold, Part, WATCH};
 /// The last outage.
 #[derive(Debug, Default)]
 pub struct Outages {
-    heard: Option<Time>,
+    last_feedback: Option<Time>,
     /// When it ended.
     ended: Time,
 }
@@ -28,7 +28,7 @@ impl Outages {
     /// acknowledgements come, and the path may have become longer; the drain is to find that out.
     #[inline]
     fn is_silent(&self, flow: &Flow) -> bool {
-        let silence = flow.now.since(self.heard.unwrap_or(flow.now));
+        let silence = flow.now.since(self.last_feedback.unwrap_or(flow.now));
         flow.settled
             && silence > flow.rtt
             && silence > flow.d_min + WATCH
@@ -46,7 +46,7 @@ impl Part for Outages {
         if self.is_silent(flow) {
             self.ended = flow.now;
         }
-        self.heard = Some(flow.now);
+        self.last_feedback = Some(flow.now);
     }
 
     #[inline]
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_window_is_held_while_the_path_is_silent_unless_nothing_is_in_flight() {
         let mut outages = Outages {
-            heard: Some(Time::from_millis(1000)),
+            last_feedback: Some(Time::from_millis(1000)),
             ..Outages::default()
         };
         let mut at = |now_ms, in_flight| {

@@ -37,7 +37,7 @@ const TIMES: u64 = 3;
 
 /// A server's socket.
 #[derive(Debug)]
-pub(super) struct Doorstep {
+pub(super) struct DatagramFilter {
     socket: Arc<dyn AsyncUdpSocket>,
     guests: Mutex<Guests>,
     /// How many addresses are counted. With none, the usual case, sending has no extra cost.
@@ -47,19 +47,19 @@ pub(super) struct Doorstep {
 /// An address is proven while this lasts.
 #[derive(Debug)]
 pub(super) struct Proven {
-    doorstep: Arc<Doorstep>,
+    filter: Arc<DatagramFilter>,
     address: SocketAddr,
 }
 
 impl Drop for Proven {
     fn drop(&mut self) {
-        self.doorstep.guests().leaves(self.address);
+        self.filter.guests().leaves(self.address);
     }
 }
 
-impl Doorstep {
-    pub(super) fn new(socket: Arc<dyn AsyncUdpSocket>) -> Arc<Doorstep> {
-        Arc::new(Doorstep {
+impl DatagramFilter {
+    pub(super) fn new(socket: Arc<dyn AsyncUdpSocket>) -> Arc<DatagramFilter> {
+        Arc::new(DatagramFilter {
             socket,
             guests: Mutex::default(),
             counted: AtomicUsize::new(0),
@@ -74,7 +74,7 @@ impl Doorstep {
     pub(super) fn proven(self: &Arc<Self>, address: SocketAddr) -> Proven {
         self.guests().enters(address);
         Proven {
-            doorstep: Arc::clone(self),
+            filter: Arc::clone(self),
             address,
         }
     }
@@ -191,7 +191,7 @@ impl Guests {
     }
 }
 
-impl AsyncUdpSocket for Doorstep {
+impl AsyncUdpSocket for DatagramFilter {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
         Arc::clone(&self.socket).create_io_poller()
     }
@@ -343,8 +343,8 @@ mod tests {
         }
     }
 
-    fn doorstep(port: u16) -> Doorstep {
-        Doorstep {
+    fn filter(port: u16) -> DatagramFilter {
+        DatagramFilter {
             socket: Arc::new(Broken(address(port))),
             guests: Mutex::default(),
             counted: AtomicUsize::new(0),
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn no_error_in_sending_ends_anything_and_port_0_is_never_sent_to() {
-        let doorstep = doorstep(1);
+        let filter = filter(1);
         for port in [0, 1, 13, 22, 90, 105] {
             let transmit = Transmit {
                 destination: address(port),
@@ -362,19 +362,18 @@ mod tests {
                 segment_size: None,
                 src_ip: None,
             };
-            assert!(doorstep.try_send(&transmit).is_ok(), "{port}");
+            assert!(filter.try_send(&transmit).is_ok(), "{port}");
         }
     }
 
     #[test]
     fn a_datagram_from_port_0_is_not_passed_on() {
         for (port, passed) in [(0, 0), (1, 3)] {
-            let doorstep = doorstep(port);
+            let filter = filter(port);
             let mut buffer = [0; 2048];
             let mut metas = [RecvMeta::default()];
             let mut cx = Context::from_waker(std::task::Waker::noop());
-            let polled =
-                doorstep.poll_recv(&mut cx, &mut [IoSliceMut::new(&mut buffer)], &mut metas);
+            let polled = filter.poll_recv(&mut cx, &mut [IoSliceMut::new(&mut buffer)], &mut metas);
             assert!(matches!(polled, Poll::Ready(Ok(1))));
             assert_eq!(metas[0].len, passed);
         }
