@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -23,6 +24,12 @@ from verus import _verus, cli, suites
 # A shell that runs the tests in the background has its children ignore Ctrl-C, and they theirs;
 # tests of Ctrl-C would then wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Set before NumPy loads, as `verus` does for itself: with more threads, small matrices take several times as long.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Tests start hundreds of programs. Each would compile the package anew where the environment forbids to keep it.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 #: Tests of pages as readers see them, which take minutes: `make test-pages`.
