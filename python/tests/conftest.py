@@ -42,7 +42,10 @@ RECORDINGS = ("test_on_recordings",)
 VIRTUAL = ("test_virtual",)
 
 #: Files that take longest, which begin first: each stays on one worker, and for the last one all others would wait.
-LONGEST = (*PAGES, *CLAIMS, *RECORDINGS, "test_endpoint", "test_sweep")
+LONGEST = (
+    *(*PAGES, *CLAIMS, *RECORDINGS),
+    *("test_strangers", "test_tune", "test_output", "test_report", "test_endpoint", "test_sweep"),
+)
 
 
 def pytest_xdist_auto_num_workers() -> int:
