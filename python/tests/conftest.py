@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -24,6 +25,12 @@ from verus import _verus, cli, suites
 # tests of Ctrl-C would then wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Set before NumPy loads, as `verus` does for itself: with more threads, small matrices take several times as long.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Tests start hundreds of programs. Each would compile the package anew where the environment forbids to keep it.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 #: Tests of pages as readers see them, which take minutes: `make test-pages`.
 PAGES = ("test_printed_commands", "test_own_controller_page")
@@ -35,7 +42,10 @@ RECORDINGS = ("test_on_recordings",)
 VIRTUAL = ("test_virtual",)
 
 #: Files that take longest, which begin first: each stays on one worker, and for the last one all others would wait.
-LONGEST = (*PAGES, *CLAIMS, *RECORDINGS, "test_endpoint", "test_sweep")
+LONGEST = (
+    *(*PAGES, *CLAIMS, *RECORDINGS),
+    *("test_strangers", "test_tune", "test_output", "test_report", "test_endpoint", "test_sweep"),
+)
 
 
 def pytest_xdist_auto_num_workers() -> int:

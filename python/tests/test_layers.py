@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import functools
 import graphlib
 import re
 from pathlib import Path
@@ -53,14 +54,12 @@ def imported(tree: ast.AST) -> set[str]:
     return {name.partition(".")[2] for name in imports if name.partition(".")[0] == "verus"}
 
 
+@functools.cache
 def graph() -> dict[str, set[str]]:
     imports = {name: imported(ast.parse(path.read_text())) for name, path in MODULES.items()}
     # `papers.find` imports by name.
     imports["papers"] |= {papers.module_of(name) for name in papers.NAMES}
     return imports
-
-
-GRAPH = graph()
 
 
 def layer(module: str) -> int:
@@ -69,14 +68,15 @@ def layer(module: str) -> int:
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_imports_point_down(module: str) -> None:
-    assert GRAPH[module] <= MODULES.keys()
-    upward = {other for other in GRAPH[module] if layer(other) > layer(module)}
+    imports = graph()[module]
+    assert imports <= MODULES.keys()
+    upward = {other for other in imports if layer(other) > layer(module)}
     assert not upward
 
 
 def test_imports_never_lead_back() -> None:
     try:
-        graphlib.TopologicalSorter(GRAPH).prepare()
+        graphlib.TopologicalSorter(graph()).prepare()
     except graphlib.CycleError as error:
         pytest.fail(" → ".join(error.args[1]))
 

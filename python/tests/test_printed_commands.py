@@ -77,6 +77,7 @@ def elsewhere(command: str) -> str | None:
     return None
 
 
+@functools.cache
 def not_root() -> str:
     """Why emulated links cannot be had here; empty if they can."""
     ran = subprocess.run([ROOT / "scripts" / "why-not-test-root"], capture_output=True, text=True, check=False)
@@ -106,6 +107,7 @@ def cut_short(command: str) -> str:
     """The same with little to do: what takes its time is the length of runs, which no option here depends on."""
     said = re.sub(r"\b(?:phone|server)\.example\b", "localhost", command.partition(" #")[0].rstrip())
     said = re.sub(r"--seconds \S+", "--seconds 2", said).replace("=cubic", "=reno")  # which every namespace may have
+    said = re.sub(r"iperf3 -c ([\w.]+)( -R)?(?: -t \d+)?", r"iperf3 -c \1\2 -t 2", said)
     said, given = re.subn(r"--duration \S+", "--duration 2", said)
     verb = re.search(r"(?:^|which verus\)\" )(?:verus )?(compare|train|probe client)\b", said)
     if verb and not given and not re.search(r"--from|--bytes", said):
@@ -213,7 +215,8 @@ class Shell:
 
     def serve(self, command: str) -> None:
         """Serves on the printed port in a separate network; without one, on a free port."""
-        command = command.removesuffix("&")
+        # Into a file, iperf3 would keep back its first line, which shows that it listens.
+        command = command.removesuffix("&").replace("iperf3 -", "iperf3 --forceflush -", 1)
         verb = command.split()[1]
         free = not self._network and verb in ("probe", "serve")
         if free:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy import stats
 
 from verus import _verus, compare
 from verus.errors import FieldError
@@ -176,10 +175,12 @@ def test_stretches_that_cannot_be_are_refused(
 
 def _differences(rows: list[Mapping[str, Any]], one: str, other: str, name: str) -> tuple[float, float]:
     """The mean of the differences by seed, and half of its interval, by SciPy's own t distribution."""
+    from scipy.stats import t
+
     values = {(row["scheme"], row["seed"]): row[name] for row in rows}
     seeds = sorted(seed for scheme, seed in values if scheme == one)
     pairs = [values[one, seed] - values[other, seed] for seed in seeds]
-    return statistics.fmean(pairs), stats.t.ppf(0.975, len(pairs) - 1) * statistics.stdev(pairs) / len(pairs) ** 0.5
+    return statistics.fmean(pairs), t.ppf(0.975, len(pairs) - 1) * statistics.stdev(pairs) / len(pairs) ** 0.5
 
 
 def test_senders_are_compared_stretch_by_stretch(verus: Command, recording: Path) -> None:

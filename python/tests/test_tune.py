@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import kendalltau
 
 import verus as package
 from verus.errors import FieldError
@@ -811,6 +810,8 @@ def test_a_race_ranks_thirty_senders_as_the_full_study_does(tmp_path: Path) -> N
         found = search.raced(everyone, [])
         seconds = sum(search.evaluation.seconds(search.order[: candidate.rows]) for candidate in found)
         return [candidate.means["qdelay_p95_ms"] for candidate in found], seconds
+
+    from scipy.stats import kendalltau
 
     raced, some = ranking(tmp_path / "raced", racing=True)
     full, every = ranking(tmp_path / "full", racing=False)

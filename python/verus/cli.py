@@ -34,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     verb = next((word for word in words_given if word not in _GLOBAL), None)
     if verb in ENDPOINT_VERBS:
         _hand_over(verb, words_given)
+    # Matrices here are small: OpenBLAS's other threads would only spin while they wait.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if words_given[:1] == ["complete"] and (words := _behind_verb(words_given)) and (binary := find_endpoint()[0]):
         os.execv(binary, [ENDPOINT, "complete", "--", *words])
     try:

@@ -76,10 +76,11 @@ def of_runs(parts: Sequence[tuple[int, Run, Mapping[str, Any]]]) -> pa.Table:
         if length or names not in seen_shapes:
             tables.append(pa.table({name: _array(values) for name, values in columns.items()}))
         seen_shapes.add(names)
-    which = np.repeat(np.arange(len(parts)), lengths)
 
     def constant(values: list[Any], kind: pa.DataType) -> pa.Array:
-        return pa.array(values, kind).take(pa.array(which))
+        # Unlike `take`, without loading `pyarrow.compute`.
+        repeated = [pa.repeat(pa.scalar(value, kind), length) for value, length in zip(values, lengths, strict=True)]
+        return pa.concat_arrays(repeated)
 
     identity = {
         "run": constant([index for index, _, _ in parts], pa.int32()),

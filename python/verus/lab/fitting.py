@@ -222,29 +222,21 @@ class LossModel(abc.ABC):
             state = bisect.bisect_right(below[state], changes[at])
         return lost
 
-    def log_likelihood(self, runs: Runs) -> float:
-        """Logarithm of the probability of these runs, of a chain that has forgotten its beginning.
+    def log_likelihood(self, blocks: Blocks) -> float:
+        """Logarithm of the probability of these losses, of a chain that has forgotten its beginning."""
+        return _log_likelihood(self.parts(), blocks)[0]
 
-        The forward algorithm (Rabiner, Proceedings of the IEEE 77, 1989) multiplies a matrix for each packet. Packets
-        of a run share one, so that runs of equal length share a power. Neighbours are multiplied in pairs.
+    @abc.abstractmethod
+    def _joint(self) -> Numbers:
+        """The probability of each transition, from a packet's fate and state to those of the next.
+
+        In every model, either fate has two possible states: a transition between two fates is a matrix of 2 × 2.
         """
-        change, loss = self.chain()
-        states = len(loss)
-        matrices, total = np.empty((runs.count, states, states)), 0.0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for begin, (is_lost, steps, indices) in enumerate(runs.kinds):
-                emission = loss if is_lost else 1.0 - loss
-                powers, logs = _powers(emission[:, None] * change, steps)
-                matrices[begin::2] = powers[indices]
-                total += float(logs[indices].sum())
-            while len(matrices) > 1:
-                unpaired = matrices[len(matrices) // 2 * 2 :]
-                pairs, logs = _scaled(matrices[: len(matrices) // 2 * 2 : 2] @ matrices[1::2])
-                matrices = np.concatenate([pairs, unpaired])
-                total += float(logs.sum())
-            share = _stationary(change) @ matrices[0].sum(axis=1)
-            total += float(np.log(share))
-        return total if np.isfinite(total) else -1e300
+
+    def parts(self) -> Numbers:
+        """Arguments of `_log_likelihood`: the share of each fate and state, and `_joint`."""
+        joint = self._joint()
+        return np.concatenate([_stationary(joint.reshape(4, 4)), joint.ravel()])
 
 
 @dataclass(frozen=True)
@@ -267,6 +259,10 @@ class Gilbert(LossModel):
         """See `LossModel`: the good state, and the bad."""
         change = np.array([[1.0 - self.p, self.p], [self.r, 1.0 - self.r]])
         return change, np.array([self.good_loss, self.loss])
+
+    def _joint(self) -> Numbers:
+        change, loss = self.chain()
+        return np.tile(change[:, None, :] * np.stack([1.0 - loss, loss]), (2, 1, 1, 1))
 
     def text(self) -> str:
         """See `LossModel`."""
@@ -299,66 +295,96 @@ class FourState(LossModel):
         )
         return change, np.array([0.0, 0.0, 1.0, 1.0])
 
+    def _joint(self) -> Numbers:
+        return self.chain()[0].reshape(2, 2, 2, 2)
+
     def text(self) -> str:
         """See `LossModel`."""
         return "state:" + ",".join(f"{name}={value:.4g}" for name, value in asdict(self).items())
 
 
-class Runs:
-    """Runs of losses and of receptions in turn.
+class Blocks:
+    """Fates of packets in blocks of 2, 4, 8 and so on. Equal blocks are kept once.
 
     Attributes:
-        count: How many there are.
-        kinds: For the first run and those like it, and for the others: whether they are losses, their different
-            lengths, and the index of each run's length.
+        first: The first packet's fate: 1 if it was lost.
+        halves: For each size, the indices of both halves of each distinct block among the blocks of half the size. The
+            smallest are transitions: twice a packet's fate plus that of the next packet, or 4 behind the last.
     """
 
     def __init__(self, lost: Lost) -> None:
-        ends = np.flatnonzero(np.diff(lost)) + 1
-        lengths = np.diff(np.concatenate([[0], ends, [len(lost)]]))
-        self.count = len(lengths)
-        self.kinds = [
-            (bool(lost[0]) ^ bool(begin), *np.unique(lengths[begin::2], return_inverse=True)) for begin in (0, 1)
-        ]
+        fates = lost.astype(np.int8)
+        self.first = int(fates[0])
+        blocks = np.full(1 << (len(lost) - 2).bit_length(), 4, dtype=np.int8)
+        blocks[: len(lost) - 1] = 2 * fates[:-1] + fates[1:]
+        self.halves: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        distinct = 5
+        while len(blocks) > 1:
+            pairs, blocks = np.unique(blocks[::2] * distinct + blocks[1::2], return_inverse=True)
+            self.halves.append(np.divmod(pairs, distinct))
+            distinct = len(pairs)
 
 
-def _scaled(matrices: Numbers) -> tuple[Numbers, Numbers]:
-    """Matrices with a largest entry of 1, and the logarithms of their divisors."""
-    largest = matrices.max(axis=(-2, -1), keepdims=True)
-    return matrices / largest, np.log(largest[..., 0, 0])
+def _product(first: Numbers, second: Numbers) -> Numbers:
+    """Products of matrices of 2 × 2 that lie along the last axis."""
+    return np.asarray(first[:, 0, None] * second[0] + first[:, 1, None] * second[1])
 
 
-def _powers(matrix: Numbers, exponents: NDArray[np.int64]) -> tuple[Numbers, Numbers]:
-    """Powers of a matrix as `_scaled` has them, by repeated squaring."""
-    powers = np.tile(np.eye(len(matrix)), (len(exponents), 1, 1))
-    logs, log = np.zeros(len(exponents)), 0.0
-    while exponents.any():
-        odd = (exponents & 1).astype(bool)
-        powers[odd], more = _scaled(powers[odd] @ matrix)
-        logs[odd] += log + more
-        matrix, more = _scaled(matrix @ matrix)
-        log = 2.0 * log + float(more)
-        exponents = exponents >> 1
-    return powers, logs
+def _sums(indices: NDArray[np.int64], matrices: Numbers, count: int) -> Numbers:
+    """Sums of the matrices that have the same index."""
+    return np.array([[np.bincount(indices, entry, count) for entry in row] for row in matrices])
+
+
+def _log_likelihood(parts: Numbers, blocks: Blocks) -> tuple[float, Numbers]:
+    """Logarithm of the probability of these fates, and its derivatives by the parts of a `LossModel`.
+
+    The forward algorithm (Rabiner, Proceedings of the IEEE 77, 1989) multiplies a matrix for each packet. Here
+    neighbours are multiplied in pairs, and equal pairs once. Derivatives propagate backwards through the products.
+    """
+    shares, joint = parts[:4].reshape(2, 2)[blocks.first], parts[4:].reshape(2, 2, 2, 2)
+    matrices = np.stack([*joint.swapaxes(1, 2).reshape(4, 2, 2), np.eye(2)], axis=-1)
+    logs, steps = np.zeros(5), []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for left, right in blocks.halves:
+            first, second = matrices.take(left, axis=-1), matrices.take(right, axis=-1)
+            product = _product(first, second)
+            largest = product.max(axis=(0, 1))
+            steps.append((left, right, first, second, largest, len(logs)))
+            matrices, logs = product / largest, logs[left] + logs[right] + np.log(largest)
+        ends = matrices[..., 0].sum(axis=1)
+        total = float(logs[0] + np.log(shares @ ends))
+    if not np.isfinite(total):
+        return -1e300, np.zeros(len(parts))
+    slopes = np.tile(shares[:, None, None], (1, 2, 1)) / (shares @ ends)
+    for left, right, first, second, largest, count in reversed(steps):
+        slopes = slopes / largest
+        by_first, by_second = _product(slopes, second.swapaxes(0, 1)), _product(first.swapaxes(0, 1), slopes)
+        slopes = _sums(left, by_first, count) + _sums(right, by_second, count)
+    by_shares = np.zeros((2, 2))
+    by_shares[blocks.first] = ends / (shares @ ends)
+    by_joint = slopes[..., :4].reshape(2, 2, 2, 2).transpose(2, 0, 3, 1)
+    return total, np.concatenate([by_shares.ravel(), by_joint.ravel()])
 
 
 def _stationary(change: Numbers) -> Numbers:
     """The share of time that a chain spends in each state."""
-    equations = np.vstack([change.T - np.eye(len(change)), np.ones(len(change))])
-    shares: Numbers = np.linalg.lstsq(equations, np.append(np.zeros(len(change)), 1.0))[0]
-    return shares
+    return np.asarray(np.linalg.solve(np.eye(len(change)) - change.T + 1.0, np.ones(len(change))), dtype=float)
 
 
-def _most_likely(of: Callable[[Numbers], LossModel], starts: Sequence[Numbers], runs: Runs) -> LossModel:
+def _most_likely(of: Callable[[Numbers], LossModel], starts: Sequence[Numbers], blocks: Blocks) -> LossModel:
     """The model of maximum likelihood, whose parameters are `of` numbers without bounds; from each start by BFGS."""
     from scipy.optimize import minimize
 
+    steps = 1e-5 * np.eye(len(starts[0]))
+
+    def objective(point: Numbers) -> tuple[float, Numbers]:
+        total, by_parts = _log_likelihood(of(point).parts(), blocks)
+        parts_by_point = [(of(point + step).parts() - of(point - step).parts()) / 2e-5 for step in steps]
+        return -total, -np.array(parts_by_point) @ by_parts
+
     # Probabilities stay within 10⁻⁵ of 0 and 1.
     bounds = [(-11.5, 11.5)] * len(starts[0])
-    optima = [
-        minimize(lambda point: -of(point).log_likelihood(runs), start, method="L-BFGS-B", bounds=bounds)
-        for start in starts
-    ]
+    optima = [minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts]
     return of(min(optima, key=lambda one: one.fun).x)
 
 
@@ -388,7 +414,7 @@ def fit_loss_model(lost: Lost) -> tuple[LossModel, str]:
     def gilbert(point: Numbers) -> Gilbert:
         return Gilbert(*(float(share) for share in expit(point)))
 
-    runs = Runs(lost)
+    blocks = Blocks(lost)
     rate = float(lost.mean())
     before, after = lost[:-1], lost[1:]
     simple = Gilbert(float(after[~before].mean()), float((~after[before]).mean()))
@@ -401,11 +427,11 @@ def fit_loss_model(lost: Lost) -> tuple[LossModel, str]:
     chain = [np.log([p / 2.0, r / 2.0, r / 2.0, faster * p, p / 2.0]) for faster in (1.5, 10.0)]
     method = "maximum likelihood of a hidden chain"
     candidates += [
-        (3, _most_likely(gilbert, [point[:3] for point in hidden], runs), method),
-        (4, _most_likely(gilbert, hidden, runs), method),
-        (5, _most_likely(_four_state, chain, runs), "maximum likelihood of four states"),
+        (3, _most_likely(gilbert, [point[:3] for point in hidden], blocks), method),
+        (4, _most_likely(gilbert, hidden, blocks), method),
+        (5, _most_likely(_four_state, chain, blocks), "maximum likelihood of four states"),
     ]
-    criterion = [free * np.log(len(lost)) - 2.0 * model.log_likelihood(runs) for free, model, _ in candidates]
+    criterion = [free * np.log(len(lost)) - 2.0 * model.log_likelihood(blocks) for free, model, _ in candidates]
     _, model, method = candidates[int(np.argmin(criterion))]
     if isinstance(model, Gilbert) and model.good_loss > model.loss:
         model = Gilbert(model.r, model.p, model.good_loss, model.loss)
@@ -439,9 +465,8 @@ def fit_loss(lost: Lost) -> Fit:
 def _runs(lost: Lost, of: bool) -> Numbers:
     """Lengths of the runs of losses, or of receptions."""
     ends = np.flatnonzero(np.diff(lost)) + 1
-    parts = np.split(lost, ends)
     # The first and the last are cut.
-    return np.array([len(part) for part in parts[1:-1] if part[0] == of], dtype=float)
+    return np.asarray(np.diff(ends)[lost[ends[:-1]] == of], dtype=float)
 
 
 # Jitter.
@@ -591,9 +616,11 @@ def _rate_values(times_ms: NDArray[np.int64]) -> dict[str, Numbers]:
 
 
 def _distance(measured: Numbers, model: Numbers) -> float:
-    from scipy.stats import ks_2samp
-
-    return float(ks_2samp(measured, model, method="asymp").statistic)
+    """The distance of Kolmogorov and Smirnov. SciPy's `ks_2samp` also computes a probability, which takes longest."""
+    samples = np.sort(measured), np.sort(model)
+    values = np.concatenate(samples)
+    measured_share, model_share = (np.searchsorted(one, values, side="right") / len(one) for one in samples)
+    return float(np.abs(measured_share - model_share).max())
 
 
 def _quantity(name: str, measured: Numbers, model: Numbers) -> Quantity:

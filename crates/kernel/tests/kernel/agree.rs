@@ -172,11 +172,16 @@ proptest! {
         NATIVE.with_borrow_mut(|native| {
             let mut core = Core::start(0, 1500, budget_ms);
             native.start(0, 1500, budget_ms);
+            let (mut events, mut answers) = (Vec::new(), Vec::new());
             path.play(15_000, |event| {
                 let answer = core.handle(event);
-                assert_same(native.handle(event), answer, event);
+                events.push(event);
+                answers.push(answer);
                 answer
             });
+            for ((native, core), event) in native.handle_all(&events).into_iter().zip(answers).zip(events) {
+                assert_same(native, core, event);
+            }
         });
     }
 }

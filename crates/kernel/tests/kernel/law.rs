@@ -149,30 +149,29 @@ impl Native {
     pub fn start(&mut self, now: u64, packet: u64, budget_ms: f64) -> Answer {
         self.packet = packet;
         let budget = Duration::from_millis_f64(budget_ms).as_nanos();
-        self.ask(&format!("s {now} {packet} {budget}"))
+        let line = format!("s {now} {packet} {budget}");
+        let numbers = self.program.ask(&line);
+        self.answer(&line, &numbers)
     }
 
     pub fn handle(&mut self, event: Event) -> Answer {
-        match event {
-            Event::Acknowledged(acknowledgement) => self.ask(&format!(
-                "h {} {} {} {} {} {} {} {} {} {}",
-                acknowledgement.now,
-                acknowledgement.sent,
-                acknowledgement.rtt,
-                acknowledgement.acked,
-                acknowledgement.lost,
-                acknowledgement.marked,
-                acknowledgement.smoothed_rtt,
-                acknowledgement.in_flight,
-                u8::from(acknowledgement.app_limited),
-                acknowledgement.lost_sent
-            )),
-            Event::Timeout { now } => self.ask(&format!("t {now}")),
-            Event::PacketSize { bytes } => {
-                self.packet = bytes;
-                self.ask(&format!("p {bytes}"))
+        self.handle_all(&[event]).remove(0)
+    }
+
+    /// The answers to these events. The two processes wait for each other once in a hundred events.
+    pub fn handle_all(&mut self, events: &[Event]) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        for events in events.chunks(100) {
+            let lines: Vec<String> = events.iter().map(line_of).collect();
+            let numbers = self.program.ask_all(&lines);
+            for ((event, line), numbers) in events.iter().zip(&lines).zip(&numbers) {
+                if let Event::PacketSize { bytes } = *event {
+                    self.packet = bytes;
+                }
+                answers.push(self.answer(line, numbers));
             }
         }
+        answers
     }
 
     /// The decision of the law for a state: window and pace.
@@ -194,8 +193,7 @@ impl Native {
         law::Decision { window, pace }
     }
 
-    fn ask(&mut self, line: &str) -> Answer {
-        let answer = self.program.ask(line);
+    fn answer(&self, line: &str, answer: &[u64]) -> Answer {
         let [
             window,
             allowed,
@@ -211,7 +209,7 @@ impl Native {
             room,
             steady,
             phase,
-        ] = answer[..]
+        ] = *answer
         else {
             panic!("`{line}` was answered by {answer:?}");
         };
@@ -228,6 +226,27 @@ impl Native {
             room_ms: room as f64 / 65536.0 * (steady as f64 / 1e6),
             phase: [Phase::SlowStart, Phase::Steady, Phase::Drain, Phase::Silent][phase as usize],
         }
+    }
+}
+
+/// The event as the program reads it.
+fn line_of(event: &Event) -> String {
+    match *event {
+        Event::Acknowledged(acknowledgement) => format!(
+            "h {} {} {} {} {} {} {} {} {} {}",
+            acknowledgement.now,
+            acknowledgement.sent,
+            acknowledgement.rtt,
+            acknowledgement.acked,
+            acknowledgement.lost,
+            acknowledgement.marked,
+            acknowledgement.smoothed_rtt,
+            acknowledgement.in_flight,
+            u8::from(acknowledgement.app_limited),
+            acknowledgement.lost_sent
+        ),
+        Event::Timeout { now } => format!("t {now}"),
+        Event::PacketSize { bytes } => format!("p {bytes}"),
     }
 }
 

@@ -44,10 +44,21 @@ impl Program {
 
     /// Its answer.
     pub fn ask(&mut self, line: &str) -> Vec<u64> {
+        self.ask_all(&[line]).remove(0)
+    }
+
+    /// Its answers to so few lines that one pipe holds them, and another the answers.
+    pub fn ask_all(&mut self, lines: &[impl AsRef<str>]) -> Vec<Vec<u64>> {
         // At once: a line in two writes may be read in two.
-        self.to
-            .write_all(format!("{line}\n").as_bytes())
-            .expect("it reads");
+        let text: String = lines
+            .iter()
+            .flat_map(|line| [line.as_ref(), "\n"])
+            .collect();
+        self.to.write_all(text.as_bytes()).expect("it reads");
+        lines.iter().map(|_| self.answer()).collect()
+    }
+
+    fn answer(&mut self) -> Vec<u64> {
         let mut answer = String::new();
         self.from.read_line(&mut answer).expect("it answers");
         answer

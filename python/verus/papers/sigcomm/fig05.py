@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from verus.lab.scenario import PAPER_QUEUE, Run
 from verus.papers.reproduction import SIGCOMM, Column, ColumnResults, Reproduction
@@ -34,10 +33,12 @@ def runs(column: Column) -> list[Run]:
 
 def measure(results: ColumnResults) -> Mapping[str, float | None]:
     """A value for each claim: the median over all snapshots."""
+    from scipy.stats import spearmanr  # here: it takes a second to load
+
     rises, along, away = [], [], []
     for row in _measured(results):
         for one in profiles(results, row):
-            rises.append(stats.spearmanr(one.point_window, one.point_delay_ms).statistic)
+            rises.append(spearmanr(one.point_window, one.point_delay_ms).statistic)
             with np.errstate(divide="ignore"):  # a curve may begin at 0, and a median takes the infinite ratio
                 along.append(one.curve_delay_ms[-1] / one.curve_delay_ms[0])
             distance = np.abs(one.delay_ms(one.point_window) - one.point_delay_ms)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from verus.lab.scenario import PAPER_QUEUE
 from verus.papers.reproduction import SIGCOMM, Array, ColumnResults, Reproduction, Table
@@ -43,6 +42,8 @@ def _seconds_before(
 
 
 def _of_run(results: ColumnResults, row: Mapping[str, Any]) -> Mapping[str, float]:
+    from scipy.stats import spearmanr  # here: it takes a second to load
+
     snapshots = profiles(results, row)
     steepness = _steepness(snapshots)
     before = _seconds_before(results, row, snapshots)
@@ -50,7 +51,7 @@ def _of_run(results: ColumnResults, row: Mapping[str, Any]) -> Mapping[str, floa
     return {
         # The curve is kept in steps of 1 µs: it may be flat for all that can be told.
         "evolves": float(high / max(low, RESOLUTION_MS)),
-        **{key: float(stats.spearmanr(values, steepness).statistic) for key, values in before.items()},
+        **{key: float(spearmanr(values, steepness).statistic) for key, values in before.items()},
     }
 
 
