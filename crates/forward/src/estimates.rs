@@ -13,7 +13,7 @@ use verus_core::units::{Bytes, Duration, Rate, Time};
 
 use path::PathDelay;
 use rate::Deliveries;
-use room::{FullQueue, Room};
+use room::{FullQueue, Loss, Room};
 use share::Share;
 
 /// The longest period over which r is measured, unless two D are longer. Flows that share a queue
@@ -37,6 +37,10 @@ const EMPTY: Duration = Duration::from_millis(2);
 const REFILL_PART: u64 = 4;
 /// The share of lost packets above which r falls even after a drain: one in this many.
 const REFILL_LOSS: u64 = 32;
+/// The share of lost packets, and the share e, beyond which losses are tried for a policer: one in
+/// this many.
+const FREQUENT_LOSS: u64 = 24;
+const OFTEN_EMPTY: u64 = 8;
 /// The time after a drain for which the queue is empty because of the drain.
 const DRAINED: Duration = Duration::from_millis(500);
 /// The longest time without feedback that counts in e.
@@ -80,7 +84,7 @@ pub(super) struct Estimates {
     target_shares: u64,
     room: Room,
     /// The c from which `target` was last computed.
-    target_room: u64,
+    target_room: u32,
 }
 
 impl Estimates {
@@ -106,7 +110,7 @@ impl Estimates {
             target_rate: Rate::default(),
             target_shares: 0,
             room: Room::new(),
-            target_room: law::UNBOUNDED,
+            target_room: law::UNBOUNDED as u32,
         }
     }
 
@@ -268,15 +272,17 @@ impl Estimates {
             longest,
             packet_time: self.rate.time_for(packet),
         };
-        let smoothed_rtt = feedback.smoothed_rtt;
-        self.room.on_loss(
-            feedback.now,
-            lost.at,
-            &queue,
-            self.target,
-            self.steady,
-            smoothed_rtt,
-        );
+        let loss = Loss {
+            queue,
+            target: self.target,
+            steady: self.steady,
+            base: self.base,
+            rate: self.rate,
+            smoothed_rtt: feedback.smoothed_rtt,
+            is_frequent: self.lost.get() * FREQUENT_LOSS > law::ONE
+                && self.empty.get() * OFTEN_EMPTY > law::ONE,
+        };
+        self.room.on_loss(feedback.now, lost.at, &loss);
     }
 
     fn on_delivered(&mut self, now: Time, sample: &Acked, smoothed_rtt: Duration) {
@@ -341,8 +347,11 @@ impl Estimates {
             };
             self.empty.update(now, empty, observed, 1, CHANNEL_STEPS);
         }
+        self.room.on_rate(now, self.rate);
+        let elapsed = now.since(self.observed_at);
+        self.room
+            .grow(elapsed, self.steady, self.budget, self.lost.get());
         self.observed_at = now;
-        self.room.grow(now, self.steady, self.budget);
         self.update_target();
         self.deliveries
             .configure(self.period(packet), self.rate.time_for(packet));
@@ -355,11 +364,12 @@ impl Estimates {
         let shares = lost | empty << 20 | late << 40;
         let (rate, last_rate) = (self.rate.as_bps(), self.target_rate.as_bps());
         let room = self.room.get();
-        let unchanged = shares == self.target_shares && room == self.target_room;
+        let unchanged = shares == self.target_shares && room == self.target_room.into();
         if last_rate > 0 && unchanged && rate.abs_diff(last_rate) <= last_rate / 64 {
             return;
         }
-        (self.target_rate, self.target_shares, self.target_room) = (self.rate, shares, room);
+        (self.target_rate, self.target_shares) = (self.rate, shares);
+        self.target_room = room as u32;
         let channel = Channel {
             rate: if self.parts.has(Part::Fairness) {
                 self.rate.as_bps()
@@ -367,7 +377,11 @@ impl Estimates {
                 law::REFERENCE
             },
             budget: self.budget.as_micros(),
-            lost: enabled(Part::LossPrice, lost),
+            // A trial needs its whole target, and what is lost in it says nothing yet.
+            lost: enabled(
+                Part::LossPrice,
+                if self.room.is_policed() { 0 } else { lost },
+            ),
             empty: enabled(Part::Empty, empty),
             late: enabled(Part::Late, late),
             room,

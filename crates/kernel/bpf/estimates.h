@@ -259,6 +259,9 @@ static inline int deliveries_rate(const struct deliveries *d, u64 period, u64 sh
 
 #define GROWTH (16000 * MS)
 #define SHORTEST_BUFFER 4
+#define POLICED_PART 32
+#define POLICED_LOSS 128
+#define NEXT_TRIAL (2000 * MS)
 
 struct room {
 	/* c, in 2^-16. */
@@ -268,13 +271,25 @@ struct room {
 	u64 grown_at;
 	/* c before it was last halved; 0 if that cannot be undone. */
 	u64 share_before;
+	/*
+	 * r when c became that of a path which drops what exceeds its rate, without a queue, kbit/s; zero
+	 * where it is no such path.
+	 */
+	u64 policed_kbps;
+	u64 next_trial_at;
 };
 
-/* The queue at a loss. */
-struct full_queue {
+/* The queue, the path and the flow at a loss. */
+struct loss {
 	u64 delay;
 	u64 longest;
 	u64 packet_time;
+	u64 target;
+	u64 steady;
+	u64 base;
+	u64 rate;
+	u64 smoothed_rtt;
+	int frequent;
 };
 
 static inline int room_is_bounded(const struct room *r)
@@ -282,17 +297,30 @@ static inline int room_is_bounded(const struct room *r)
 	return r->share < UNBOUNDED;
 }
 
-static inline void room_on_loss(struct room *r, u64 now, const struct full_queue *queue, u64 target, u64 steady,
-				u64 smoothed_rtt)
+static inline void room_cut_to(struct room *r, u64 now, u64 share)
 {
-	if (queue->longest < times(queue->packet_time, SHORTEST_BUFFER) ||
-	    times(more(queue->delay, queue->packet_time), 8) < times(queue->longest, 7)) {
+	r->share_before = r->share;
+	r->share = smaller(share, UNBOUNDED);
+	r->cut_at = now;
+}
+
+static inline void room_on_loss(struct room *r, u64 now, const struct loss *loss)
+{
+	int formed = loss->longest >= times(loss->packet_time, SHORTEST_BUFFER);
+	u64 steady = larger(loss->steady / 1000, 1);
+
+	if (!formed || times(more(loss->delay, loss->packet_time), 8) < times(loss->longest, 7)) {
 		r->partial_at = now;
-	} else if (times(less(queue->delay, queue->packet_time), 8) < times(target, 9) &&
-		   less(now, r->partial_at) > times(smoothed_rtt, 2)) {
-		r->share_before = r->share;
-		r->share = smaller((target / 1000 * ONE / 2) / larger(steady / 1000, 1), UNBOUNDED);
-		r->cut_at = now;
+		if (!formed && loss->frequent && now >= r->next_trial_at) {
+			if (!r->policed_kbps)
+				r->policed_kbps = larger(loss->rate / 1000, 1);
+			room_cut_to(r, now, loss->base / POLICED_PART / 1000 * ONE / steady);
+			r->next_trial_at = now + NEXT_TRIAL;
+		}
+	} else if (times(less(loss->delay, loss->packet_time), 8) < times(loss->target, 9) &&
+		   less(now, r->partial_at) > times(loss->smoothed_rtt, 2)) {
+		room_cut_to(r, now, loss->target / 1000 * ONE / 2 / steady);
+		r->policed_kbps = 0;
 	}
 }
 
@@ -300,17 +328,25 @@ static inline void room_on_loss(struct room *r, u64 now, const struct full_queue
 static inline void room_undo(struct room *r)
 {
 	r->share = larger(r->share, r->share_before);
+	if (!room_is_bounded(r))
+		r->policed_kbps = 0;
 	r->share_before = 0;
 }
 
-static inline void room_grow(struct room *r, u64 now, u64 steady, u64 longest)
+static inline void room_grow(struct room *r, u64 now, u64 steady, u64 longest, u64 rate, u64 lost)
 {
-	if (room_is_bounded(r)) {
+	if (rate / 1000 < r->policed_kbps / 2) {
+		r->policed_kbps = 0;
+		r->share = UNBOUNDED;
+		r->next_trial_at = now + GROWTH;
+	} else if (room_is_bounded(r) && !(r->policed_kbps && lost * POLICED_LOSS > ONE)) {
 		u64 passed = smaller(less(now, r->grown_at), GROWTH);
 
 		r->share = smaller(r->share + passed / 1000 * ONE / (GROWTH / 1000), UNBOUNDED);
 		if (r->share * (steady / 1000) / ONE > longest / 1000)
 			r->share = UNBOUNDED;
+		if (!room_is_bounded(r))
+			r->policed_kbps = 0;
 	}
 	r->grown_at = now;
 }
@@ -326,6 +362,8 @@ static inline void room_grow(struct room *r, u64 now, u64 steady, u64 longest)
 #define EMPTY (2 * MS)
 #define REFILL_PART 4
 #define REFILL_LOSS 32
+#define FREQUENT_LOSS 24
+#define OFTEN_EMPTY 8
 #define DRAINED (500 * MS)
 #define LONGEST_LOOK (200 * MS)
 #define UNMEASURED (80 * MS)
@@ -423,13 +461,20 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 		     LOST_STEPS);
 	if (settled && h->lost && h->lost_sent > e->room.cut_at) {
 		u64 bare = least_get(&e->path.bare);
-		struct full_queue queue = {
+		struct loss loss = {
 			.delay = less(e->path.newest, bare),
 			.longest = less(most_get(&e->path.longest), bare),
 			.packet_time = time_for(e->rate, packet),
+			.target = e->target,
+			.steady = e->steady,
+			.base = e->base,
+			.rate = e->rate,
+			.smoothed_rtt = h->smoothed_rtt,
+			.frequent = share_get(&e->lost) * FREQUENT_LOSS > ONE &&
+				    share_get(&e->empty) * OFTEN_EMPTY > ONE,
 		};
 
-		room_on_loss(&e->room, h->now, &queue, e->target, e->steady, h->smoothed_rtt);
+		room_on_loss(&e->room, h->now, &loss);
 	}
 	if (settled) {
 		share_forget_step(&e->late);
@@ -455,7 +500,8 @@ static inline void estimates_update_target(struct estimates *e)
 	struct channel channel = {
 		.rate = e->rate,
 		.budget = e->budget / 1000,
-		.lost = lost,
+		/* A trial needs its whole target, and what is lost in it says nothing yet. */
+		.lost = e->room.policed_kbps ? 0 : lost,
 		.empty = empty,
 		.late = late,
 		.room = e->room.share,
@@ -495,7 +541,7 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 		share_update(&e->empty, now, empty, look, 1, CHANNEL_STEPS);
 	}
 	e->looked = now;
-	room_grow(&e->room, now, e->steady, e->budget);
+	room_grow(&e->room, now, e->steady, e->budget, e->rate, share_get(&e->lost));
 	estimates_update_target(e);
 	e->deliveries.spacing = estimates_period(e, packet) / MARKS_PER_PERIOD;
 	e->deliveries.silence = larger(SILENCE, smaller(times(time_for(e->rate, packet), 2), LONGEST_SILENCE));

@@ -169,19 +169,54 @@ proptest! {
 
     #[test]
     fn both_laws_agree_on_random_paths(path in path(), budget_ms in 6.0..300.0f64) {
-        NATIVE.with_borrow_mut(|native| {
-            let mut core = Core::start(0, 1500, budget_ms);
-            native.start(0, 1500, budget_ms);
-            let (mut events, mut answers) = (Vec::new(), Vec::new());
-            path.play(15_000, |event| {
-                let answer = core.handle(event);
-                events.push(event);
-                answers.push(answer);
-                answer
-            });
-            for ((native, core), event) in native.handle_all(&events).into_iter().zip(answers).zip(events) {
-                assert_same(native, core, event);
-            }
-        });
+        assert_agreement(&path, budget_ms, 15_000);
     }
+}
+
+/// Asserts the same answers on a path. Returns the least bound of the target, ms.
+fn assert_agreement(path: &Path, budget_ms: f64, duration_ms: u64) -> f64 {
+    NATIVE.with_borrow_mut(|native| {
+        let mut core = Core::start(0, 1500, budget_ms);
+        native.start(0, 1500, budget_ms);
+        let (mut events, mut answers) = (Vec::new(), Vec::new());
+        path.play(duration_ms, |event| {
+            let answer = core.handle(event);
+            events.push(event);
+            answers.push(answer);
+            answer
+        });
+        let bounds = answers.iter().map(|answer| answer.room_ms);
+        let least = bounds.fold(f64::INFINITY, f64::min);
+        let pairs = native.handle_all(&events).into_iter().zip(answers);
+        for ((native, core), event) in pairs.zip(events) {
+            assert_same(native, core, event);
+        }
+        least
+    })
+}
+
+/// A buffer of three packets drops what exceeds the link's rate, as a policer does.
+#[test]
+fn both_laws_agree_where_no_queue_forms() {
+    let policed = Path {
+        seed: 1,
+        base_ms: 40,
+        rate_kbps: 10_000,
+        changes_ms: 0,
+        buffer_ms: 3,
+        loses: 0,
+        marks: 0,
+        longer_from_ms: 0,
+        others_ms: 0,
+        outage_ms: 0,
+        pauses: false,
+    };
+    // A thirty-second of the round trip.
+    assert!((1.2..1.4).contains(&assert_agreement(&policed, 90.0, 60_000)));
+    let by_chance = Path {
+        buffer_ms: 100,
+        loses: 12,
+        ..policed
+    };
+    assert_agreement(&by_chance, 90.0, 60_000);
 }

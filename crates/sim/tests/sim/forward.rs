@@ -90,6 +90,44 @@ fn losses_by_chance_cost_next_to_nothing() {
 }
 
 #[test]
+fn a_policer_is_filled_at_a_few_percent_of_loss() {
+    for (delay_ms, mbps) in [(5.0, 10), (20.0, 10), (50.0, 10), (10.0, 30), (30.0, 2)] {
+        let outcome = run(&Scenario {
+            delay_ms,
+            policer: format!("bucket:rate_mbps={mbps},burst=150000"),
+            records: true,
+            ..single("rate:100", "droptail:bytes=1MB", "forward", 60.0)
+        });
+        let used = rate(&outcome, 0, 20.0, 60.0) / f64::from(mbps);
+        let records = outcome.records.as_ref().expect("they were requested");
+        let sent = records.sent_ms.iter().zip(&records.dropped_ms);
+        let later: Vec<_> = sent.filter(|(sent_ms, _)| **sent_ms > 20_000.0).collect();
+        let lost = later
+            .iter()
+            .filter(|(_, dropped)| dropped.is_finite())
+            .count();
+        let lost = lost as f64 / later.len() as f64;
+        assert!(
+            used > 0.95 && lost < 0.05,
+            "{mbps} Mbit/s: used {used:.3}, lost {lost:.3}"
+        );
+    }
+}
+
+#[test]
+fn many_losses_by_chance_are_not_taken_for_a_policer() {
+    for (mbps, delay_ms) in [(10.0, 20.0), (10.0, 100.0), (50.0, 50.0)] {
+        let outcome = run(&Scenario {
+            delay_ms,
+            loss: 0.05,
+            ..single(&format!("rate:{mbps}"), RED, "forward", 60.0)
+        });
+        let used = rate(&outcome, 0, 3.0, 60.0) / mbps;
+        assert!(used > 0.7, "{mbps} Mbit/s, {delay_ms} ms: used {used:.3}");
+    }
+}
+
+#[test]
 fn a_short_buffer_is_filled_without_being_flooded() {
     // A quarter of the bandwidth-delay product of 20 Mbit/s and 40 ms.
     let outcome = run(&single("rate:20", "droptail:bytes=25000", "forward", 30.0));
