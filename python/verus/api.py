@@ -369,12 +369,9 @@ def simulate(
     texts = [flow.scheme for flow in flows]
     settings = link._settings(schemes=(), mixes=("+".join(texts),), records=records, **options)
     with _one_link():
-        (planned,) = dataclasses.replace(settings, schemes=texts[:1], mixes=()).runs()
-    contestant = Contestant.from_flows(texts)
+        (planned,) = settings.runs([Contestant.from_flows(texts)])
     spec = [flow.fields() for flow in flows]
-    run = dataclasses.replace(
-        planned, contestant=contestant, scenario=cast("Scenario", {**planned.scenario, "flows": spec})
-    )
+    run = dataclasses.replace(planned, scenario=cast("Scenario", {**planned.scenario, "flows": spec}))
     _warn_of_cut_files([run])
     for index, flow in enumerate(flows):
         if flow.start_s >= run.scenario["duration_s"]:
