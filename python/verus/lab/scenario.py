@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from numbers import Integral, Real
 from typing import Any, cast
 
@@ -335,9 +335,8 @@ class Settings(RunSettings, PathSettings):
                 raise FieldError("transports", f"`{text}` is neither {' nor '.join(TRANSPORTS)}")
         if not self.transports:
             raise FieldError("transports", "needs at least one")
-        for several in self.queues:
-            for text in expanded("queues", several):
-                checked("queues", text, _verus.check_queue)
+        for text in self._queue_texts:
+            checked("queues", text, _verus.check_queue)
         if self.mixes and not self.schemes and self.flows != 1:
             raise FieldError("flows", "is for --scheme: a mix has its own numbers, as in `verus*2+cubic*2`")
         checked("ack_queue", self.ack_queue, _verus.check_queue)
@@ -353,6 +352,11 @@ class Settings(RunSettings, PathSettings):
             rule = SCHEMA["properties"][name]
             if rule.get("x-names") == "channel" and text is not None and text not in rule.get("x-words", ()):
                 checked(name, text, _verus.check_channel)
+
+    @cached_property
+    def _queue_texts(self) -> list[str]:
+        """Every queue that `queues` stands for, each once."""
+        return list(dict.fromkeys(text for several in self.queues for text in expanded("queues", several)))
 
     def contestants(self) -> list[Contestant]:
         """All contestants, in the order given, each once.
@@ -408,7 +412,7 @@ class Settings(RunSettings, PathSettings):
                 contestant=contestant,
             )
             for trace, paths in {trace: self._parts(trace) for trace in self.traces}.items()
-            for queue in dict.fromkeys(text for several in self.queues for text in expanded("queues", several))
+            for queue in self._queue_texts
             for contestant in contestants
             for at, path in enumerate(paths)
         ]
