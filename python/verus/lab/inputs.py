@@ -37,8 +37,9 @@ def respelt(scenario: Mapping[str, Any], put: Put) -> dict[str, Any]:
             return {name: walk(rule["properties"].get(name, {}), inner) for name, inner in value.items()}
         if isinstance(value, list | tuple):
             return [walk(rule["items"], inner) for inner in value]
-        named = isinstance(value, str) and value not in rule.get("x-words", ())
-        return _respelt(rule.get("x-names", "nothing"), value, put) if named else value
+        kind = rule.get("x-names", "nothing")
+        named = isinstance(value, str) and kind != "nothing" and value not in rule.get("x-words", ())
+        return _respelt(kind, value, put) if named else value
 
     respelt_scenario: dict[str, Any] = walk(SCHEMA, scenario)
     return respelt_scenario
