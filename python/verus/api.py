@@ -203,8 +203,9 @@ class Flow:
         **params: Any,
     ) -> None:
         joined = ",".join(f"{key}={_value(value)}" for key, value in params.items())
-        text = text_of(scheme)
-        self.scheme = text + ("," if "=" in text else ":") * bool(joined) + joined
+        self.scheme = text_of(scheme)
+        if joined:
+            self.scheme = checked("scheme", self.scheme, lambda text: _verus.with_settings(text, joined))
         self.start_s: float = plain("start_s", start_s)
         self.stop_s: float | None = plain("stop_s", stop_s)
         self.delay_ms: float | None = plain("delay_ms", delay_ms)
