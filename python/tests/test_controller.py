@@ -111,6 +111,11 @@ def test_what_a_controller_shows_is_recorded(mine: Path) -> None:
     assert result.series["flow"][kept == 10].max() == 0
 
 
+def test_a_file_may_have_an_equals_sign_in_its_name(mine: Path) -> None:
+    path = mine.rename(mine.with_name("a=b.py"))
+    assert Flow(f"{path}:Mine", gain=2).scheme == f"{path}:Mine:gain=2"
+
+
 def test_classes_and_what_makes_them_are_given_as_they_are() -> None:
     partial = functools.partial(Still, packets=5)
     comparison = compare(traces=["rate:8"], schemes=[Still, partial, lambda: Still(packets=7)], duration_s=2)

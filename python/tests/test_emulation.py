@@ -267,6 +267,7 @@ def test_an_interrupted_comparison_leaves_nothing(tmp_path: Path) -> None:
             ("--scheme", "cmd:iperf3 -c {host}"),
             "--scheme: `cmd:iperf3 -c {host}` is a program: it runs in real time only",
         ),
+        (("--mix", "cubic+linux:cc=bbr"), "--scheme: `cubic+linux:cc=bbr` is the kernel's: it runs in real time only"),
         (("--emulate", "--scheme", "cmd: => iperf3 -s"), "--scheme: `cmd: => iperf3 -s` names no command"),
         (("--emulate", "--scheme", "cmd:iperf3 =>"), "--scheme: `cmd:iperf3 =>` names no command"),
         (("--transport", "quic"), "--transport: is for runs in real time (--emulate)"),

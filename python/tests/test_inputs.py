@@ -226,10 +226,10 @@ def test_what_is_no_file_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     run = make_run(
         trace="rate:5", queue="infinite", ack="same", contestant=Contestant.from_scheme("cubic"), duration_s=1.0
     )
-    assert inputs.files_of(run.scenario) == {}
+    assert inputs.files_of([run.scenario]) == {}
     (flow,) = run.scenario["flows"]
     scenario = {**run.scenario, "flows": [{**flow, "scheme": "mine.py:Mine:window=9"}]}
-    assert inputs.files_of(scenario) == {"mine.py": Path("mine.py")}
+    assert inputs.files_of([scenario]) == {"mine.py": Path("mine.py")}
 
 
 def test_what_a_class_imports_is_found_as_python_finds_it(tmp_path: Path) -> None:

@@ -203,8 +203,9 @@ class Flow:
         **params: Any,
     ) -> None:
         joined = ",".join(f"{key}={_value(value)}" for key, value in params.items())
-        text = text_of(scheme)
-        self.scheme = text + ("," if "=" in text else ":") * bool(joined) + joined
+        self.scheme = text_of(scheme)
+        if joined:
+            self.scheme = checked("scheme", self.scheme, lambda text: _verus.with_settings(text, joined))
         self.start_s: float = plain("start_s", start_s)
         self.stop_s: float | None = plain("stop_s", stop_s)
         self.delay_ms: float | None = plain("delay_ms", delay_ms)
@@ -369,12 +370,9 @@ def simulate(
     texts = [flow.scheme for flow in flows]
     settings = link._settings(schemes=(), mixes=("+".join(texts),), records=records, **options)
     with _one_link():
-        (planned,) = dataclasses.replace(settings, schemes=texts[:1], mixes=()).runs()
-    contestant = Contestant.from_flows(texts)
+        (planned,) = settings.runs([Contestant.from_flows(texts)])
     spec = [flow.fields() for flow in flows]
-    run = dataclasses.replace(
-        planned, contestant=contestant, scenario=cast("Scenario", {**planned.scenario, "flows": spec})
-    )
+    run = dataclasses.replace(planned, scenario=cast("Scenario", {**planned.scenario, "flows": spec}))
     _warn_of_cut_files([run])
     for index, flow in enumerate(flows):
         if flow.start_s >= run.scenario["duration_s"]:

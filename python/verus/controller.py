@@ -159,19 +159,20 @@ before_loading: Callable[[], None] = lambda: None  # noqa: E731 (replaced in a s
 _tried: set[tuple[Any, ...]] = set()
 
 
-def is_file(text: str) -> bool:
-    """Whether a scheme's text names a class by its file.
+def file_of(text: str) -> str | None:
+    """The file by which a scheme's text names a class; None if it does not.
 
     Example:
-        >>> is_file("mine.py:Mine:gain=2"), is_file("python:Mine"), is_file("cubic")
-        (True, False, False)
+        >>> file_of("mine.py:Mine:gain=2"), file_of("python:Mine"), file_of("model:file=a.model")
+        ('mine.py', None, None)
     """
-    return is_python(text) and not text.strip().startswith(GIVEN)
+    files = _verus.named_files("scheme", text) if is_python(text) else []
+    return next((text[begin:end] for begin, end, _ in files), None)
 
 
 def names_file(flows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the scheme of one of these flows names a class by its file."""
-    return any(is_file(flow["scheme"]) for flow in flows)
+    return any(file_of(flow["scheme"]) for flow in flows)
 
 
 def is_python(text: str) -> bool:

@@ -129,11 +129,11 @@ pub fn find(text: &str) -> Result<Found, Error> {
 /// # Errors
 /// If it names nothing; the message lists near matches.
 pub fn find_in(text: &str, cache: Option<&Path>) -> Result<Found, Error> {
-    let named = Named::find(text, cache).map(Found::Named);
-    if named.is_err() && expression::has_signs(text) {
-        return Expression::parse(text, cache).map(Found::Expression);
+    match Named::look_up(text, cache) {
+        Some(Ok(named)) => Ok(Found::Named(named)),
+        _ if expression::has_signs(text) => Expression::parse(text, cache).map(Found::Expression),
+        _ => Named::find(text, cache).map(Found::Named),
     }
-    named
 }
 
 #[cfg(test)]

@@ -206,12 +206,11 @@ impl Part {
             let problem = "a constant rate cannot be cut or joined";
             return Err(fail(problem.to_owned()));
         }
-        let named = |name: &str| Named::find(name, cache);
-        let (source, seed) = match (named(whole), whole.rsplit_once('@')) {
-            (Ok(source), _) => (source, None),
-            (Err(error), None) => return Err(error),
-            (Err(_), Some((name, seed))) => {
-                let source = named(name)?;
+        let (source, seed) = match (Named::look_up(whole, cache), whole.rsplit_once('@')) {
+            (Some(source), _) => (source?, None),
+            (None, None) => (Named::find(whole, cache)?, None),
+            (None, Some((name, seed))) => {
+                let source = Named::find(name, cache)?;
                 let Named::BuiltIn(_) = source else {
                     let problem = format!("`{name}` is no built-in channel, so it has no seed");
                     return Err(fail(problem));

@@ -43,25 +43,28 @@ impl Named {
     /// # Errors
     /// If it names nothing; the message lists near matches.
     pub fn find(text: &str, cache: Option<&Path>) -> Result<Named, Error> {
+        Named::look_up(text, cache).unwrap_or_else(|| Err(unknown(text)))
+    }
+
+    /// As [`find`](Self::find), but nothing where no channel has that name: the near matches of an
+    /// error take milliseconds.
+    pub(crate) fn look_up(text: &str, cache: Option<&Path>) -> Option<Result<Named, Error>> {
         let path = Path::new(text);
         if path.exists() && !path.is_dir() {
-            return Ok(Named::File(path.to_owned()));
+            return Some(Ok(Named::File(path.to_owned())));
         }
         if let Some(value) = text.strip_prefix("rate:") {
-            return rate(text, value).map(Named::Rate);
+            return Some(rate(text, value).map(Named::Rate));
         }
         if let Some(channel) = generate::describe(text) {
-            return Ok(Named::BuiltIn(channel));
+            return Some(Ok(Named::BuiltIn(channel)));
         }
         if let Some(recording) = recording(text) {
             let path = cache.map(|cache| recording.path_in(cache));
-            return Ok(Named::Recording { recording, path });
+            return Some(Ok(Named::Recording { recording, path }));
         }
-        if path.is_dir() {
-            // No other kind has this name: reading it reports the mistake.
-            return Ok(Named::File(path.to_owned()));
-        }
-        Err(unknown(text))
+        // No other kind has this name: reading it reports the mistake.
+        path.is_dir().then(|| Ok(Named::File(path.to_owned())))
     }
 
     /// `file`, `rate`, `built-in`, `cached` or, for a recording that has not been fetched, `recording`.

@@ -20,7 +20,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 use verus_core::{Bytes, Duration, Ecn, Time};
 use verus_words::range::Within;
 pub use verus_words::spec::SpecError;
@@ -45,10 +44,9 @@ pub use red::{RedConfig, RedPreset};
 pub use registry::Registry;
 use ticks::Ticks;
 
-/// A queue discipline and its settings. As text (and in serialised form): `KIND[:key=value,…]`, for example
-/// `red:min=375000,max=1125000,p=0.1`, `droptail:bytes=120000`, `codel` or `infinite`; [`catalogue`] lists them all.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// A queue discipline and its settings. As text: `KIND[:key=value,…]`, such as `codel`,
+/// `red:min=375000,max=1125000,p=0.1` or `droptail:bytes=120000`; [`catalogue`] lists all kinds.
+#[derive(Clone, Debug, PartialEq)]
 pub enum QueueConfig {
     /// Everything waits.
     Infinite,
@@ -168,14 +166,6 @@ impl QueueConfig {
         Registry::installed().parse(text)
     }
 
-    /// Checks values that did not come through [`QueueConfig::parse`].
-    ///
-    /// # Errors
-    /// As for the same values as text.
-    pub fn check(&self) -> Result<(), SpecError> {
-        QueueConfig::parse(&self.to_string()).map(drop)
-    }
-
     /// The most bytes that may wait, for those that count bytes and have a limit.
     pub fn limit(&self) -> Option<Bytes> {
         let bytes = match self {
@@ -210,20 +200,6 @@ impl FromStr for QueueConfig {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         QueueConfig::parse(text)
-    }
-}
-
-impl TryFrom<String> for QueueConfig {
-    type Error = SpecError;
-
-    fn try_from(text: String) -> Result<Self, SpecError> {
-        QueueConfig::parse(&text)
-    }
-}
-
-impl From<QueueConfig> for String {
-    fn from(config: QueueConfig) -> String {
-        config.to_string()
     }
 }
 
@@ -432,11 +408,7 @@ mod tests {
             "dualpi2:preset=linux,update_ms=8,alpha_hz=1,beta_hz=2,coupling=3,step_ms=2,ramp_ms=1,c_share=0.5",
         ];
         for text in texts {
-            let queue = QueueConfig::parse(text).unwrap();
-            assert_eq!(queue.to_string(), text);
-            let json = serde_json::to_string(&queue).unwrap();
-            assert_eq!(json, format!("\"{text}\""));
-            assert_eq!(serde_json::from_str::<QueueConfig>(&json).unwrap(), queue);
+            assert_eq!(QueueConfig::parse(text).unwrap().to_string(), text);
         }
     }
 

@@ -21,7 +21,7 @@ use verus_channel::{
 };
 use verus_core::Duration;
 use verus_measure::mahimahi;
-use verus_senders::{self as algorithm, External, Registry};
+use verus_senders::{self as algorithm, External, Program, Registry, Scheme};
 use verus_sim::traffic::{self, Traffic};
 use verus_words::quantity::Unit;
 use verus_words::spec::Shown;
@@ -38,55 +38,45 @@ pub(crate) fn check_scheme<'py>(
     text: &str,
     real_time: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let refused = |problem| error::value(format_args!("`{text}` {problem}"));
     let external = External::parse(text).filter(|_| real_time).transpose();
-    match external.map_err(|problem| error::value(format_args!("`{text}` {problem}")))? {
-        None => json(py, &simulated(text)?),
-        Some(External::Linux(cc)) if cc.is_empty() => Err(error::value(format_args!(
-            "`{text}` names no congestion control (`{text}cubic`)"
-        ))),
+    let description = match external.map_err(refused)? {
+        None => {
+            let scheme = open_scheme(text)?;
+            let params = scheme.params().iter();
+            let params = params.map(|(key, value)| (key.clone(), json_value(value)));
+            let params: Map<_, _> = params.collect();
+            json!({ "scheme": scheme.name(), "params": params, "label": scheme.label() })
+        }
+        Some(External::Linux(cc)) if cc.is_empty() => {
+            let problem = format!("names no congestion control (`{text}cubic`)");
+            return Err(refused(problem));
+        }
         Some(External::Linux(cc)) => {
             let label = format!("Linux {cc}");
-            let params = json!({ "cc": cc });
-            json(
-                py,
-                &json!({ "scheme": "linux", "params": params, "label": label }),
-            )
+            json!({ "scheme": "linux", "params": { "cc": cc }, "label": label })
         }
         Some(External::Kernel(law)) => {
-            let label = simulated(&law)?["label"]
-                .as_str()
-                .map(|label| format!("{label} in Linux"));
-            let params = json!({ "law": law });
-            json(
-                py,
-                &json!({ "scheme": "kernel", "params": params, "label": label }),
-            )
+            let label = format!("{} in Linux", open_scheme(&law)?.label());
+            json!({ "scheme": "kernel", "params": { "law": law }, "label": label })
         }
-        Some(External::Program(program)) => {
-            let params = json!({ "sender": program.sender, "receiver": program.receiver });
-            json(
-                py,
-                &json!({ "scheme": "cmd", "params": params, "label": program.label }),
-            )
+        Some(External::Program(Program {
+            label,
+            sender,
+            receiver,
+        })) => {
+            let params = json!({ "sender": sender, "receiver": receiver });
+            json!({ "scheme": "cmd", "params": params, "label": label })
         }
-    }
+    };
+    json(py, &description)
 }
 
 /// A scheme that the simulator runs.
-fn simulated(text: &str) -> PyResult<Value> {
+fn open_scheme(text: &str) -> PyResult<Scheme> {
     let meant = || Registry::installed().meant(text);
-    let scheme = verus_sim::open_scheme(text)
-        .map_err(|error| error::value(meant().unwrap_or_else(|| error.to_string())))?;
-    let params: Map<_, _> = scheme
-        .params()
-        .iter()
-        .map(|(key, value)| (key.clone(), json_value(value)))
-        .collect();
-    Ok(json!({
-        "scheme": scheme.name(),
-        "params": params,
-        "label": scheme.label(),
-    }))
+    verus_sim::open_scheme(text)
+        .map_err(|error| error::value(meant().unwrap_or_else(|| error.to_string())))
 }
 
 /// Where a scheme's senders run: `simulator`, `python` for a class of a user's, which the simulator runs, too, or in

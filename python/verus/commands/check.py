@@ -9,14 +9,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from verus import suites
+from verus import _verus, suites
 from verus.commands.options import COUNT, Flag, Json, one, words
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError, near_or_all
 from verus.lab.arguments import at_least, check_seed
 from verus.lab.atomic_write import refuse_existing, write_whole
 from verus.lab.results_folder import check_folder, new_folder, new_name
-from verus.lab.scenario import MOST_REPETITIONS, Contestant, distinct, is_real, whose
+from verus.lab.scenario import MOST_REPETITIONS, OWNERS, Contestant, distinct
 from verus.suites import Suite, judge
 from verus.suites.explain import explained, listed
 
@@ -139,8 +139,8 @@ def _contestants(schemes: list[str], *, virtual: bool) -> list[Contestant]:
     if not schemes:
         raise ValueError("SCHEME: name at least one sender, such as `verus check cubic` (`verus list schemes`)")
     for text in schemes:
-        if is_real(text) and not virtual:
-            raise ValueError(f"SCHEME: `{text}` is {whose(text)}: it runs on virtual time only (--virtual)")
+        if not virtual and (whose := OWNERS.get(_verus.runs_in(text))):
+            raise ValueError(f"SCHEME: `{text}` is {whose}: it runs on virtual time only (--virtual)")
     try:
         return distinct([Contestant.from_scheme(text) for text in dict.fromkeys(schemes)])
     except FieldError as error:

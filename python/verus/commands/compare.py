@@ -109,7 +109,7 @@ def compare(
     runs = settings.runs()
     _check_inputs(runs, earlier, options)
     digests = Digests()
-    read = {path for run in runs for path in inputs.files_of(run.scenario).values()}
+    read = set(inputs.files_of(run.scenario for run in runs).values())
     for path in read:
         digests.of(path)
 

@@ -7,6 +7,7 @@ the files in their texts. Stored outcomes, runs on a cluster and the digests in 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -21,8 +22,11 @@ from verus.lab.scenario import SCHEMA, Run
 #: Returns the replacement for a file in a scenario, from the text there and the file's path.
 Put = Callable[[str, Path], str]
 
+#: Finds the files that a text names (`_verus.named_files`).
+Find = Callable[[str, str], list[tuple[int, int, Path]]]
 
-def respelt(scenario: Mapping[str, Any], put: Put) -> dict[str, Any]:
+
+def respelt(scenario: Mapping[str, Any], put: Put, find: Find = _verus.named_files) -> dict[str, Any]:
     """The scenario with each file that it names replaced.
 
     Raises:
@@ -37,14 +41,15 @@ def respelt(scenario: Mapping[str, Any], put: Put) -> dict[str, Any]:
             return {name: walk(rule["properties"].get(name, {}), inner) for name, inner in value.items()}
         if isinstance(value, list | tuple):
             return [walk(rule["items"], inner) for inner in value]
-        named = isinstance(value, str) and value not in rule.get("x-words", ())
-        return _respelt(rule.get("x-names", "nothing"), value, put) if named else value
+        kind = rule.get("x-names", "nothing")
+        named = isinstance(value, str) and kind != "nothing" and value not in rule.get("x-words", ())
+        return _respelt(kind, value, put, find) if named else value
 
     respelt_scenario: dict[str, Any] = walk(SCHEMA, scenario)
     return respelt_scenario
 
 
-def _respelt(kind: str, text: str, put: Put) -> str:
+def _respelt(kind: str, text: str, put: Put, find: Find = _verus.named_files) -> str:
     """A text with each file that it names replaced.
 
     Example:
@@ -54,7 +59,7 @@ def _respelt(kind: str, text: str, put: Put) -> str:
         'model:file=moved,walk=paper'
     """
     pieces, end = [], 0
-    for begin, after, path in _verus.named_files(kind, text):
+    for begin, after, path in find(kind, text):
         pieces += [text[end:begin], put(text[begin:after].strip(), Path(path))]
         end = after
     return "".join(pieces) + text[end:]
@@ -70,8 +75,8 @@ def with_names(outcome: Mapping[str, Any], scenario: Mapping[str, Any]) -> Mappi
     }
 
 
-def files_of(scenario: Mapping[str, Any]) -> dict[str, Path]:
-    """The files that a run needs: their paths, by the text in the scenario.
+def files_of(scenarios: Iterable[Mapping[str, Any]]) -> dict[str, Path]:
+    """The files that runs need: their paths, by the text in the scenarios.
 
     Raises:
         OSError: A channel's file cannot be read.
@@ -83,7 +88,9 @@ def files_of(scenario: Mapping[str, Any]) -> dict[str, Path]:
         paths[text] = path
         return text
 
-    respelt(scenario, put)
+    find = functools.cache(_verus.named_files)
+    for scenario in scenarios:
+        respelt(scenario, put, find)
     return paths
 
 
@@ -94,7 +101,7 @@ def cut_warnings(scenarios: Iterable[Mapping[str, Any]]) -> list[str]:
         OSError: A channel's file cannot be read.
         ValueError: A channel is unknown.
     """
-    paths = (path for scenario in scenarios for path in files_of({**scenario, "flows": []}).values())
+    paths = files_of({**scenario, "flows": []} for scenario in scenarios).values()
     return [warning for path in dict.fromkeys(paths) if (warning := _verus.cut_warning(path))]
 
 
@@ -107,8 +114,8 @@ def digests(runs: Iterable[Run]) -> dict[str, str]:
         OSError: One cannot be read.
         ValueError: A channel is unknown.
     """
-    paths = {text: path for run in runs for text, path in files_of(run.scenario).items()}
-    return {text: digest_of(path) for text, path in sorted(paths.items()) if path.exists()}
+    paths = sorted(files_of(run.scenario for run in runs).items())
+    return {text: digest_of(path) for text, path in paths if path.exists()}
 
 
 class Digests:

@@ -117,7 +117,7 @@ class Sandbox:
 
     def runs_twice(self, schemes: Sequence[str]) -> bool:
         """Whether to repeat a run, since it is the first with these schemes."""
-        key = (str(Path.cwd()), *dict.fromkeys(filter(controller.is_file, schemes)))
+        key = (str(Path.cwd()), *dict.fromkeys(filter(controller.file_of, schemes)))
         is_first = key not in self._repeated
         self._repeated.add(key)
         return is_first
@@ -146,7 +146,7 @@ class Sandbox:
         twice = [self.runs_twice(own) for own in schemes]
 
         def run(index: int) -> Ended:
-            file = next((text.partition(":")[0] for text in schemes[index] if controller.is_file(text)), "")
+            file = next(filter(None, map(controller.file_of, schemes[index])), "")
             request = {"kind": "run", "file": file, "scenario": _placed(plain[index]), "columns": columns}
             outcome = self._outcome(request)
             if twice[index] and not isinstance(outcome, RuntimeError):

@@ -11,11 +11,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from numbers import Integral, Real
 from typing import Any, cast
 
-from verus import _verus, controller
+from verus import _verus
 from verus.errors import FieldError, not_utf8
 from verus.lab.arguments import check_seed, checked, text_list, whole
 from verus.lab.schema import PathSettings, RunSettings, Scenario
@@ -32,6 +32,9 @@ DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highw
 
 #: Transports for our controllers in real time.
 TRANSPORTS = ("udp", "quic")
+
+#: The owner of a sender that needs real time, for messages, by where it runs (`_verus.runs_in`).
+OWNERS = {"kernel": "the kernel's", "program": "a program"}
 
 #: Linux's name of each congestion control that we have too, and our scheme of the same.
 LINUX_SCHEMES = {"cubic": "cubic", "reno": "newreno", "vegas": "vegas", "bbr": "bbr1"}
@@ -82,14 +85,7 @@ class Contestant:
             >>> Contestant.from_scheme("verus:ratio=4").scheme
             'verus'
         """
-        parsed = _check_scheme("scheme", text)
-        return cls(
-            text=text,
-            scheme=parsed["scheme"],
-            params=parsed["params"],
-            label=parsed["label"],
-            flows=(text,) * flows,
-        )
+        return cls._of("scheme", text, [(text, flows)])
 
     @classmethod
     def from_flows(cls, texts: Sequence[str]) -> Contestant:
@@ -102,11 +98,8 @@ class Contestant:
             >>> Contestant.from_flows(["verus:ratio=2", "cubic"]).label
             'Verus R=2 + Cubic'
         """
-        if len(set(texts)) == 1:
-            return cls.from_scheme(texts[0], flows=len(texts))
-        text = "+".join(texts)
-        label = " + ".join(_check_scheme("scheme", text)["label"] for text in texts)
-        return cls(text=text, scheme=text, params={}, label=label, flows=tuple(texts))
+        text = "+".join(texts if len(set(texts)) > 1 else texts[:1])
+        return cls._of("scheme", text, [(scheme, 1) for scheme in texts])
 
     @classmethod
     def from_mix(cls, text: str) -> Contestant:
@@ -121,15 +114,18 @@ class Contestant:
             >>> Contestant.from_mix("cubic*4").label  # no mix after all
             'Cubic'
         """
-        flows: list[str] = []
-        labels: list[str] = []
-        for scheme, count in checked("mix", text, _verus.split_mix):
-            label = _check_scheme("mix", scheme)["label"]
-            labels.append(label if count == 1 else f"{count} {label}")
-            flows.extend([scheme] * count)
-        if len(set(flows)) == 1:
-            return replace(cls.from_scheme(flows[0], flows=len(flows)), text=text)
-        return cls(text=text, scheme=text, params={}, label=" + ".join(labels), flows=tuple(flows))
+        return cls._of("mix", text, checked("mix", text, _verus.split_mix))
+
+    @classmethod
+    def _of(cls, field: str, text: str, parts: Sequence[tuple[str, int]]) -> Contestant:
+        """The flows of `parts`: schemes and counts. Errors name `field`."""
+        check = partial(_verus.check_scheme, real_time=True)
+        parsed = {scheme: checked(field, scheme, check) for scheme in dict(parts)}
+        flows = tuple(scheme for scheme, count in parts for _ in range(count))
+        if len(parsed) == 1:
+            return cls(text=text, flows=flows, **parsed[parts[0][0]])
+        labels = [("" if count == 1 else f"{count} ") + parsed[scheme]["label"] for scheme, count in parts]
+        return cls(text=text, flows=flows, scheme=text, params={}, label=" + ".join(labels))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,9 +349,8 @@ class Settings(RunSettings, PathSettings):
                 raise FieldError("transports", f"`{text}` is neither {' nor '.join(TRANSPORTS)}")
         if not self.transports:
             raise FieldError("transports", "needs at least one")
-        for several in self.queues:
-            for text in expanded("queues", several):
-                checked("queues", text, _verus.check_queue)
+        for text in self._queue_texts:
+            checked("queues", text, _verus.check_queue)
         if self.mixes and not self.schemes and self.flows != 1:
             raise FieldError("flows", "is for --scheme: a mix has its own numbers, as in `verus*2+cubic*2`")
         checked("ack_queue", self.ack_queue, _verus.check_queue)
@@ -372,6 +367,11 @@ class Settings(RunSettings, PathSettings):
             if rule.get("x-names") == "channel" and text is not None and text not in rule.get("x-words", ()):
                 checked(name, text, _verus.check_channel)
 
+    @cached_property
+    def _queue_texts(self) -> list[str]:
+        """Every queue that `queues` stands for, each once."""
+        return list(dict.fromkeys(text for several in self.queues for text in expanded("queues", several)))
+
     def contestants(self) -> list[Contestant]:
         """All contestants, in the order given, each once.
 
@@ -386,27 +386,23 @@ class Settings(RunSettings, PathSettings):
         entries += [Contestant.from_mix(text) for text in self.mixes]
         if self.emulate:
             entries = [carried for entry in entries for carried in self._carried(entry)]
-        for entry in entries:
-            if not self.emulate and any(map(is_real, entry.flows)):
-                raise FieldError(
-                    "schemes", f"`{entry.text}` is {whose(entry.text)}: it runs in real time only (--emulate)"
-                )
-            if self.emulate and any(map(controller.is_python, entry.flows)):
-                raise FieldError("schemes", f"`{entry.text}` is Python's: it runs in the simulator only")
         return distinct(list({(entry.text, entry.transport): entry for entry in entries}.values()))
 
     def _carried(self, entry: Contestant) -> list[Contestant]:
         """The contestant over each transport; flows of the kernel or of programs bring their own."""
-        if all(map(is_real, entry.flows)):
+        if all(_verus.runs_in(text) in OWNERS for text in dict.fromkeys(entry.flows)):
             return [replace(entry, transport="udp")]
         label = {"udp": entry.label, "quic": f"{entry.label} in QUIC"}
         return [replace(entry, transport=name, label=label[name]) for name in self.transports]
 
-    def runs(self) -> list[Run]:
+    def runs(self, contestants: Sequence[Contestant] = ()) -> list[Run]:
         """Every simulation of the grid, traces outermost, seeds innermost.
 
+        Args:
+            contestants: The contestants, in place of those of `schemes` and `mixes`.
+
         Raises:
-            FieldError: As `check` and `contestants`.
+            FieldError: As `check` and `contestants`; or a contestant does not run there.
             OSError: A trace cannot be read.
 
         Example:
@@ -414,7 +410,14 @@ class Settings(RunSettings, PathSettings):
             4
         """
         self.check()
-        contestants = self.contestants()
+        contestants = contestants or self.contestants()
+        for entry in contestants:
+            for place in map(_verus.runs_in, dict.fromkeys(entry.flows)):
+                if not self.emulate and place in OWNERS:
+                    problem = f"is {OWNERS[place]}: it runs in real time only (--emulate)"
+                    raise FieldError("schemes", f"`{entry.text}` {problem}")
+                if self.emulate and place == "python":
+                    raise FieldError("schemes", f"`{entry.text}` is Python's: it runs in the simulator only")
         shared_fields = self._fields()
         return [
             make_run(
@@ -423,7 +426,7 @@ class Settings(RunSettings, PathSettings):
                 contestant=contestant,
             )
             for trace, paths in {trace: self._parts(trace) for trace in self.traces}.items()
-            for queue in dict.fromkeys(text for several in self.queues for text in expanded("queues", several))
+            for queue in self._queue_texts
             for contestant in contestants
             for at, path in enumerate(paths)
         ]
@@ -507,32 +510,6 @@ def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:
     ]
 
 
-def is_real(text: str) -> bool:
-    """Whether a scheme needs real time: one of the kernel, or a program.
-
-    Example:
-        >>> is_real("linux:cc=cubic"), is_real("cmd:iperf3 -c {host}"), is_real("cubic")
-        (True, True, False)
-        >>> is_real("kernel:forward"), is_real("forward")
-        (True, False)
-    """
-    return _verus.runs_in(text) in _OWNERS
-
-
-def whose(text: str) -> str:
-    """The owner of a sender that only real time has, for messages.
-
-    Example:
-        >>> whose("linux:cc=cubic"), whose("cmd:iperf3 -c {host}")
-        ("the kernel's", 'a program')
-    """
-    return _OWNERS[_verus.runs_in(text)]
-
-
-#: The owner of a sender that only real time has, by where it runs.
-_OWNERS = {"kernel": "the kernel's", "program": "a program"}
-
-
 def expanded(name: str, text: str) -> list[str]:
     """All schemes of a text: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several; a program is one."""
     try:
@@ -541,8 +518,3 @@ def expanded(name: str, text: str) -> list[str]:
         raise FieldError(name, not_utf8(error)) from error
     except ValueError as error:
         raise FieldError(name, f"`{text}`: {error}") from error
-
-
-def _check_scheme(name: str, text: str) -> dict[str, Any]:
-    scheme: dict[str, Any] = checked(name, text, partial(_verus.check_scheme, real_time=True))
-    return scheme

@@ -60,6 +60,7 @@ class Keys:
     def __init__(self, engine: str) -> None:
         self._engine = engine
         self._files = Digests()
+        self._find = cache(_verus.named_files)
         self._needs: dict[str, set[Path]] = {}
 
     def of(self, run: Run) -> str:
@@ -79,7 +80,7 @@ class Keys:
             "format": FORMAT,
             "engine": self._engine,
             "transport": run.contestant.transport,
-            "scenario": respelt(run.scenario, digest),
+            "scenario": respelt(run.scenario, digest, self._find),
         }
         key = hashlib.sha256(json.dumps(identity, allow_nan=False, sort_keys=True).encode()).hexdigest()
         self._needs[key] = needs

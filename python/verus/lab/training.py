@@ -15,7 +15,7 @@ from verus import _verus
 from verus.errors import FieldError
 from verus.lab.arguments import at_least, check_seed, checked
 from verus.lab.runner import Progress
-from verus.lab.scenario import DEFAULTS, Contestant, Run, check_fields, is_real, make_run
+from verus.lab.scenario import DEFAULTS, OWNERS, Contestant, Run, check_fields, make_run
 
 #: The paper's queue: 3 and 9 Mbit of average queue, a drop probability of 0.1 % (section 6.1).
 QUEUE = "red:min=375000,max=1125000,p=0.001"
@@ -89,26 +89,24 @@ class Training:
             FieldError: As `check`; or the scheme cannot be used.
         """
         self.check()
-        made = [
+        users = dict.fromkeys(self.users if self.traces else ())
+        contestants = [Contestant.from_scheme(self.scheme, flows=count) for count in users]
+        if contestants and _verus.runs_in(self.scheme) in OWNERS:
+            raise FieldError("scheme", f"`{self.scheme}` runs in real time only: it cannot be watched in the simulator")
+        return [
             make_run(
                 trace=trace,
                 queue=self.queue,
-                contestant=Contestant.from_scheme(self.scheme, flows=users),
+                contestant=contestant,
                 seed=seed,
                 duration_s=self.duration_s,
                 delay_ms=self.delay_ms,
                 packet_bytes=self.packet_bytes,
             )
             for trace in dict.fromkeys(self.traces)
-            for users in dict.fromkeys(self.users)
+            for contestant in contestants
             for seed in range(self.seed, self.seed + self.repeat)
         ]
-        for run in made:
-            if any(map(is_real, run.contestant.flows)):
-                raise FieldError(
-                    "scheme", f"`{self.scheme}` runs in real time only: it cannot be watched in the simulator"
-                )
-        return made
 
 
 def train(training: Training, *, threads: int | None = None, progress: Progress | None = None) -> bytes:
