@@ -212,7 +212,8 @@ fn both_laws_agree_where_no_queue_forms() {
         pauses: false,
     };
     // A thirty-second of the round trip.
-    assert!((1.2..1.4).contains(&assert_agreement(&policed, 90.0, 60_000)));
+    let least = assert_agreement(&policed, 90.0, 60_000);
+    assert!(least < 1.3, "{least} ms");
     let by_chance = Path {
         buffer_ms: 100,
         loses: 12,
