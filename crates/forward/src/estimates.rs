@@ -377,7 +377,7 @@ impl Estimates {
                 law::REFERENCE
             },
             budget: self.budget.as_micros(),
-            // A trial needs its whole target, and what is lost in it says nothing yet.
+            // Losses of a trial do not lower its own target.
             lost: enabled(
                 Part::LossPrice,
                 if self.room.is_policed() { 0 } else { lost },

@@ -500,7 +500,7 @@ static inline void estimates_update_target(struct estimates *e)
 	struct channel channel = {
 		.rate = e->rate,
 		.budget = e->budget / 1000,
-		/* A trial needs its whole target, and what is lost in it says nothing yet. */
+		/* Losses of a trial do not lower its own target. */
 		.lost = e->room.policed_kbps ? 0 : lost,
 		.empty = empty,
 		.late = late,

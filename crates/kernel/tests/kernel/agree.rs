@@ -173,7 +173,7 @@ proptest! {
     }
 }
 
-/// Asserts the same answers on a path. Returns the least bound of the target, ms.
+/// Asserts the same answers on a path. Returns the lowest bound of the target, ms.
 fn assert_agreement(path: &Path, budget_ms: f64, duration_ms: u64) -> f64 {
     NATIVE.with_borrow_mut(|native| {
         let mut core = Core::start(0, 1500, budget_ms);
@@ -185,13 +185,13 @@ fn assert_agreement(path: &Path, budget_ms: f64, duration_ms: u64) -> f64 {
             answers.push(answer);
             answer
         });
-        let bounds = answers.iter().map(|answer| answer.room_ms);
-        let least = bounds.fold(f64::INFINITY, f64::min);
+        let bounds_ms = answers.iter().map(|answer| answer.room_ms);
+        let lowest_ms = bounds_ms.fold(f64::INFINITY, f64::min);
         let pairs = native.handle_all(&events).into_iter().zip(answers);
         for ((native, core), event) in pairs.zip(events) {
             assert_same(native, core, event);
         }
-        least
+        lowest_ms
     })
 }
 
@@ -212,8 +212,8 @@ fn both_laws_agree_where_no_queue_forms() {
         pauses: false,
     };
     // A thirty-second of the round trip.
-    let least = assert_agreement(&policed, 90.0, 60_000);
-    assert!(least < 1.3, "{least} ms");
+    let lowest_ms = assert_agreement(&policed, 90.0, 60_000);
+    assert!(lowest_ms < 1.3, "{lowest_ms} ms");
     let by_chance = Path {
         buffer_ms: 100,
         loses: 12,
