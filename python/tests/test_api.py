@@ -100,6 +100,7 @@ def test_the_same_seed_gives_the_same_arrays_and_another_does_not() -> None:
         (lambda: Trace([0]), "times_ms"),
         (lambda: Trace(["a"]), "times_ms"),
         (lambda: Trace([0.1, 0.2, 5.9]), "times_ms"),  # type: ignore[list-item]
+        (lambda: Trace(np.array([3, 2**63], dtype=np.uint64)), "times_ms"),
         (lambda: Trace(np.array([1.0, np.nan])), "times_ms"),
         (lambda: Trace([1, 2**70]), "times_ms"),
         (lambda: Trace([1], duration_s=float("inf")), "duration_s"),

@@ -47,7 +47,7 @@ class Trace:
                 self.times_ms: npt.NDArray[np.int64] = times.astype(np.int64)
         except (TypeError, ValueError, OverflowError) as error:
             raise FieldError("times_ms", f"must be whole numbers of milliseconds ({error})") from error
-        if times.dtype.kind not in "iu" and not np.array_equal(times, self.times_ms):
+        if times.dtype.kind != "i" and not np.array_equal(times, self.times_ms):
             raise FieldError("times_ms", "must be whole numbers of milliseconds")
         if self.times_ms.ndim != 1 or len(self.times_ms) == 0:
             raise FieldError("times_ms", "must be one column with at least one time")

@@ -7,6 +7,7 @@ the same finalists, and no others are judged in that folder.
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,8 +61,8 @@ def judge(problem: Problem, folder: TuneFolder, work: Work, *, keys: Keys) -> di
         if "senders" in judged:
             raise FieldError(
                 "judge",
-                f"`{folder.path}` was judged on {judged['began']}, and is judged once: `verus report {folder.path}` "
-                "shows it",
+                f"`{folder.path}` was judged on {judged['began']}, and is judged once: "
+                f"`verus report {shlex.quote(str(folder.path))}` shows it",
             )
         schemes = {number: search["candidates"][number]["scheme"] for number in judged["finalists"]}
         every = list(dict.fromkeys([*schemes.values(), problem.scheme, *problem.rivals]))
