@@ -36,6 +36,8 @@ pub(crate) const SMALL: u64 = 100;
 const INITIAL_PACKETS: u64 = 10;
 /// The least that may be in flight where nothing calls [`Bridge::tick`].
 const MINIMUM_PACKETS: u64 = 2;
+/// The smoothed round trip, as a multiple of the least, beyond which the stack's pace is too slow.
+const SLOW_PACE: u64 = 4;
 /// After this many ticks in which nothing happened, something must leave.
 const QUIET_TICKS: u32 = 2;
 /// A tick's length, for a controller that asks for none.
@@ -102,6 +104,8 @@ pub(crate) struct Bridge {
     next_rescue: Time,
     rescue_after: Duration,
     limit: u64,
+    /// Whether the limit follows from a budget, for which a driver wakes the stack.
+    is_paced_by_budget: bool,
     counters: Counters,
     log: Option<Log>,
     /// A log, and the first packet that it knows.
@@ -138,6 +142,7 @@ impl Bridge {
             next_rescue: now,
             rescue_after: DORMANT,
             limit: 0,
+            is_paced_by_budget: false,
             counters: Counters::default(),
             log: None,
             qlog: None,
@@ -543,6 +548,19 @@ impl Bridge {
         self.limit
     }
 
+    /// The limit that the stack is given. It paces a limit over its smoothed round trip, of which a
+    /// silence makes seconds, but none beyond 2^32. A budget has a pace of its own, so then it is
+    /// unlimited for each packet that may leave.
+    pub(crate) fn limit_for_stack(&self) -> u64 {
+        let is_slow = |least| self.rtt.smoothed() > least * SLOW_PACE;
+        let may_leave = self.in_flight + self.packet_size < self.limit;
+        if self.is_paced_by_budget && may_leave && self.rtt.least().is_some_and(is_slow) {
+            u64::MAX
+        } else {
+            self.limit
+        }
+    }
+
     fn set_limit(&mut self) {
         if self.closed {
             self.limit = u64::MAX;
@@ -571,6 +589,7 @@ impl Bridge {
             // One packet, if nothing is in flight.
             limit = limit.max(size + 1);
         }
+        self.is_paced_by_budget = self.driven && by_budget < by_window;
         self.limit = limit;
     }
 
@@ -997,6 +1016,22 @@ mod tests {
         assert!(11 * SIZE + 400 + SIZE < limit && 12 * SIZE - 400 + SIZE >= limit);
         stage.say(|says| says.budget = Some(0));
         assert!(10 * SIZE + SIZE >= stage.bridge.limit());
+    }
+
+    #[test]
+    fn after_a_silence_a_budget_leaves_at_once() {
+        let mut stage = Stage::new();
+        stage.bridge.set_driven(true);
+        stage.send(&[1, 2]);
+        stage.ack(ms(41), ms(1), SIZE, SIZE);
+        stage.say(|says| says.budget = Some(2 * SIZE));
+        assert_eq!(stage.bridge.limit_for_stack(), stage.bridge.limit());
+        // The stack would take seconds to pace it over such a smoothed round trip.
+        stage.ack(ms(4002), ms(2), SIZE, 0);
+        assert!(stage.bridge.limit() < 3 * SIZE);
+        assert_eq!(stage.bridge.limit_for_stack(), u64::MAX);
+        stage.say(|says| says.budget = Some(SIZE - 1));
+        assert!(stage.bridge.limit_for_stack() <= SIZE);
     }
 
     #[test]

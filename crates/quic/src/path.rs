@@ -26,7 +26,7 @@ const UNTIL_WOKEN: u64 = u64::MAX;
 pub struct PathController {
     origin: Instant,
     bridge: Mutex<Bridge>,
-    /// The present [`Bridge::limit`], unless something is pending.
+    /// The present [`Bridge::limit_for_stack`], unless something is pending.
     limit: AtomicU64,
     pending: AtomicBool,
     drivers: AtomicUsize,
@@ -51,7 +51,7 @@ impl PathController {
     pub(crate) fn new(origin: Instant, bridge: Bridge, send_window: Arc<AtomicU64>) -> Self {
         PathController {
             origin,
-            limit: AtomicU64::new(bridge.limit()),
+            limit: AtomicU64::new(bridge.limit_for_stack()),
             bridge: Mutex::new(bridge),
             pending: AtomicBool::new(false),
             drivers: AtomicUsize::new(0),
@@ -81,7 +81,8 @@ impl PathController {
         // A controller that panicked has ended its connection's task; a recorder may still look.
         let mut bridge = self.bridge.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = act(&mut bridge);
-        self.limit.store(bridge.limit(), Ordering::Relaxed);
+        self.limit
+            .store(bridge.limit_for_stack(), Ordering::Relaxed);
         self.pending.store(bridge.is_pending(), Ordering::Relaxed);
         answer
     }
@@ -194,11 +195,12 @@ impl PathController {
         self.update(|bridge| bridge.on_packet_size(bytes));
     }
 
-    /// How many bytes may be in flight. A stack sends while one more packet stays below it.
+    /// How many bytes may be in flight, or `u64::MAX` where a packet may leave that the stack must not
+    /// pace. A stack sends while one more packet stays below it.
     #[inline]
     pub fn limit(&self) -> u64 {
         if self.pending.load(Ordering::Relaxed) {
-            self.with(|bridge| bridge.limit())
+            self.with(|bridge| bridge.limit_for_stack())
         } else {
             self.limit.load(Ordering::Relaxed)
         }

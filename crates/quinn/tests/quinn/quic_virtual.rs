@@ -244,7 +244,10 @@ impl Quic {
             let mut buffer = Vec::new();
             let connection = self.connections.get_mut(&handle).expect("it is driven");
             let window = connection.congestion_state().window();
-            self.window_max = self.window_max.max(window);
+            // A packet that a budget lets leave at once has no limit at this instant.
+            if window < u64::MAX {
+                self.window_max = self.window_max.max(window);
+            }
             let Some(transmit) = connection.poll_transmit(at, self.batch, &mut buffer) else {
                 return any;
             };
