@@ -91,8 +91,8 @@ install-capi: ## Build and install the C library below PREFIX (/usr/local), with
 # The first tier draws no new numbers and does not mind how busy the machine is; the second has the rest. Both go on after a
 # failure, and end with what failed and how to run it alone (scripts/tests).
 .PHONY: test
-test: $(STAMPS)/packages ## Build, then run every test that gives the same answer on every machine
-	@$(PYTHON) scripts/tests test-rust --idle build --then test-python
+test: ## Build, then run every test that gives the same answer on every machine
+	@$(PYTHON) scripts/tests test-rust test-python
 
 # BESIDE: other targets that compute while tests wait for the clock.
 .PHONY: test-rest

@@ -113,17 +113,3 @@ def test_what_is_idle_runs_beside_the_others_and_is_told_after_them(tmp_path: Pa
     )
     assert "FAILED python/tests/test_b.py" in (tmp_path / "target" / "tests" / "make-computes.log").read_text()
     assert ".venv/bin/python -m pytest 'python/tests/test_b.py::test_b[x y]'\n" in result.stdout
-
-
-def test_a_stage_begins_when_all_of_the_stage_before_has_ended(tmp_path: Path) -> None:
-    (tmp_path / "scripts").mkdir()
-    shutil.copy(SCRIPT, tmp_path / "scripts" / "tests")
-    (tmp_path / "Makefile").write_text(
-        "make-compiles:\n\texit 1\nmake-builds:\n\tsleep 0.5; touch built\nmake-runs:\n\ttest -e built\n"
-    )
-    stages = ["make-compiles", "--idle", "make-builds", "--then", "make-runs"]
-    result = subprocess.run([tmp_path / "scripts" / "tests", *stages], capture_output=True, text=True, check=False)
-    assert result.returncode == 1
-    assert "make-compiles: failed" in result.stdout
-    assert "make-builds: done" in result.stdout
-    assert "make-runs: done" in result.stdout
