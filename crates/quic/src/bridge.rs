@@ -548,9 +548,9 @@ impl Bridge {
         self.limit
     }
 
-    /// The limit that the stack is given. It paces a limit over its smoothed round trip, of which a
-    /// silence makes seconds, but none beyond 2^32. A budget has a pace of its own, so then it is
-    /// unlimited for each packet that may leave.
+    /// The limit that the stack is given. The stack paces a limit over its smoothed round trip, which
+    /// a silence makes seconds, but none beyond 2^32. The controller paces a budget already, so each
+    /// packet that may leave then leaves without limit.
     pub(crate) fn limit_for_stack(&self) -> u64 {
         let is_slow = |least| self.rtt.smoothed() > least * SLOW_PACE;
         let may_leave = self.in_flight + self.packet_size < self.limit;
