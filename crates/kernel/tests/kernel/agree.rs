@@ -7,6 +7,7 @@ use verus_forward::law;
 
 use crate::law::{Acknowledgement, Core, Event, Native, assert_same};
 use crate::path::Path;
+use crate::vectors::STEADY;
 
 /// Numbers of every length. Short and usual ones are more frequent than long ones.
 fn number() -> impl Strategy<Value = u64> {
@@ -199,17 +200,9 @@ fn assert_agreement(path: &Path, budget_ms: f64, duration_ms: u64) -> f64 {
 #[test]
 fn both_laws_agree_where_no_queue_forms() {
     let policed = Path {
-        seed: 1,
-        base_ms: 40,
         rate_kbps: 10_000,
-        changes_ms: 0,
         buffer_ms: 3,
-        loses: 0,
-        marks: 0,
-        longer_from_ms: 0,
-        others_ms: 0,
-        outage_ms: 0,
-        pauses: false,
+        ..STEADY
     };
     // A thirty-second of the round trip.
     let lowest_ms = assert_agreement(&policed, 90.0, 60_000);

@@ -16,7 +16,8 @@ const PACKET: u64 = 1500;
 const BUDGET_MS: f64 = 90.0;
 const DURATION_MS: u64 = 9_000;
 
-const STEADY: Path = Path {
+/// A constant link with a long buffer.
+pub const STEADY: Path = Path {
     seed: 1,
     base_ms: 40,
     rate_kbps: 500,
