@@ -369,7 +369,7 @@ class Settings(RunSettings, PathSettings):
 
     @cached_property
     def _queue_texts(self) -> list[str]:
-        """Every queue that `queues` stands for, each once."""
+        """The queues of `queues`, each once."""
         return list(dict.fromkeys(text for several in self.queues for text in expanded("queues", several)))
 
     def contestants(self) -> list[Contestant]:
