@@ -74,8 +74,9 @@ const MIN_WINDOW_PACKETS: u64 = 4;
 const FULL_ROUNDS: u32 = 3;
 /// The pacing rate stays this many percent below the bandwidth, so that queues drain.
 const PACING_MARGIN_PERCENT: u64 = 1;
-/// Below this rate packets leave singly, above it at least in pairs.
-const SINGLE_BELOW: Rate = Rate::from_bps(1_200_000);
+/// Below this rate packets leave singly, above it at least in pairs. Linux's 1.2 Mbit/s (`bbr_min_tso_rate`) counts data, of
+/// which a packet of 1,500 bytes has 1,448.
+const SINGLE_BELOW: Rate = Rate::from_bps(1_200_000 * 1500 / 1448);
 /// Before there is a sample, a round trip is taken to be this long.
 const UNKNOWN_RTT: Duration = Duration::from_millis(1);
 
@@ -696,6 +697,15 @@ mod tests {
             since: Time::ZERO,
         };
         assert_eq!(controller.inflight(rate, WINDOW_GAIN), 76);
+    }
+
+    #[test]
+    fn packets_leave_singly_below_1200_kbit_of_data_in_a_second() {
+        let mut controller = bbr1();
+        controller.pacing_rate = Rate::from_bps(1_242_000);
+        assert_eq!(controller.burst_packets(), 1);
+        controller.pacing_rate = Rate::from_bps(1_244_000);
+        assert_eq!(controller.burst_packets(), 2);
     }
 
     #[test]
