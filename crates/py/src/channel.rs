@@ -41,12 +41,15 @@ pub(crate) fn check_scheme<'py>(
     let external = External::parse(text).filter(|_| real_time).transpose();
     match external.map_err(|problem| error::value(format_args!("`{text}` {problem}")))? {
         None => json(py, &simulated(text)?),
-        Some(External::Linux(cc)) if cc.is_empty() => Err(error::value(format_args!(
+        Some(External::Linux(tcp)) if tcp.cc.is_empty() => Err(error::value(format_args!(
             "`{text}` names no congestion control (`{text}cubic`)"
         ))),
-        Some(External::Linux(cc)) => {
-            let label = format!("Linux {cc}");
-            let params = json!({ "cc": cc });
+        Some(External::Linux(tcp)) => {
+            let label = format!("Linux {}", tcp.cc);
+            let mut params = json!({ "cc": tcp.cc });
+            if let Some(bytes) = tcp.receive_buffer {
+                params["rcvbuf"] = bytes.into();
+            }
             json(
                 py,
                 &json!({ "scheme": "linux", "params": params, "label": label }),
