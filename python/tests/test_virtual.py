@@ -338,8 +338,8 @@ def test_the_first_experiment_that_explains_a_difference_is_its_cause(
 
 def test_our_senders_can_be_put_beside_those_of_linux(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(guest_kernel.VARIABLE, str(kernel))
-    real, ours = linux.runs([linux.Place.of_rate(1)], seed=1, repeat=1, duration_s=10, flows=(1,))
-    results = linux.collect(real, ours, jobs=2, progress=None, settings={})
+    real, ours = linux.runs([linux.Place.of_rate(1)], seed=1, repeat=1, flows=(1,))
+    results = linux.collect(real, ours, jobs=2, progress=None, settings={"experiment": "linux"})
     cells = linux.cells(results)
     assert [cell.place for cell in cells] == [
         (queue, "1", sender) for queue in ("drop-tail", "RED") for sender in LINUX_SCHEMES

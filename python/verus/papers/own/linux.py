@@ -254,7 +254,7 @@ def _overlap(ours: Sequence[float], linux: Sequence[float], reach: float) -> boo
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One channel, queue, number of flows and sender, both ways: each side by what was changed, if anything."""
+    """One channel, queue, number of flows and sender, both ways: each side, by the name of its change."""
 
     channel: str
     part: str
