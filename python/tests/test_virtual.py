@@ -310,13 +310,39 @@ def test_linux_is_judged_by_suites(lab: Command, tmp_path: Path) -> None:
     assert junit.read_text().count("<skipped") == 1
 
 
+def _side(goodput: float, delay: float, throughput: float | None = None) -> linux.Side:
+    return linux.Side(goodput_mbps=goodput, throughput_mbps=throughput or goodput, qdelay_ms=delay, loss=0.0)
+
+
+@pytest.mark.parametrize(
+    ("linuxes", "ours", "verdict"),
+    [
+        ({"": _side(10, 100)}, {"": _side(10.2, 109)}, "near"),
+        ({"": _side(10, 100)}, {"": _side(10, 120), "each ACKed": _side(10, 115)}, "open"),
+        ({"": _side(10, 100)}, {"": _side(10, 120), "each ACKed": _side(10, 105)}, "each ACKed"),
+        # The receiver's program has not read what arrived behind a gap.
+        ({"": _side(9, 100, throughput=10)}, {"": _side(10, 100)}, "unread"),
+        ({"": _side(10, 100), "window": _side(10, 130)}, {"": _side(10, 135)}, "window"),
+        # Ranges of all starts: ours is 135 to 140 ms, Linux's reaches 130.
+        ({"": _side(10, 100), "chance 1": _side(10, 130)}, {"": _side(10, 140), "chance 2": _side(10, 135)}, "chance"),
+        ({"": _side(10, 100), "chance 1": _side(10, 120)}, {"": _side(10, 140), "chance 2": _side(10, 135)}, "open"),
+    ],
+)
+def test_the_first_experiment_that_explains_a_difference_is_its_cause(
+    linuxes: dict[str, linux.Side], ours: dict[str, linux.Side], verdict: str
+) -> None:
+    ours = {"each ACKed": ours[""], **ours}
+    cell = linux.Cell(channel="1 Mbit/s", part="RED|1|reno|", linuxes=linuxes, simulated=ours)
+    assert cell.verdict == verdict
+
+
 def test_our_senders_can_be_put_beside_those_of_linux(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(guest_kernel.VARIABLE, str(kernel))
-    real, ours = linux.runs([linux.Place.of_rate(1)], seed=1, repeat=1, duration_s=10, flows=(1,))
-    results = linux.collect(real, ours, jobs=2, progress=None, settings={})
+    real, ours = linux.runs([linux.Place.of_rate(1)], seed=1, repeat=1, flows=(1,))
+    results = linux.collect(real, ours, jobs=2, progress=None, settings={"experiment": "linux"})
     cells = linux.cells(results)
-    assert [(cell.queue, cell.sender) for cell in cells] == [
-        (queue, sender) for queue in ("drop-tail", "RED") for sender in LINUX_SCHEMES
+    assert [cell.place for cell in cells] == [
+        (queue, "1", sender) for queue in ("drop-tail", "RED") for sender in LINUX_SCHEMES
     ]
     for cell in cells:
         assert cell.linux.goodput_mbps == pytest.approx(cell.ours.goodput_mbps, rel=0.2), cell.name

@@ -30,7 +30,7 @@ use verus_emu::emulator::Emulator;
 use verus_emu::namespace::Namespace;
 use verus_emu::netlink;
 use verus_measure::{EndMetrics, rate_series};
-use verus_senders::{External, Program, Scheme};
+use verus_senders::{External, LinuxTcp, Program, Scheme};
 use verus_sim::{ChannelInfo, Paths, Scenario};
 
 use self::flow::{Flow, Logs, Outcome, Received};
@@ -47,8 +47,8 @@ enum Kind {
     Udp(Scheme),
     /// Our controller in QUIC.
     Quic(Scheme),
-    /// The kernel's TCP with that congestion control.
-    Tcp(String),
+    /// The kernel's TCP.
+    Tcp(LinuxTcp),
     /// The kernel's TCP with one of ours, which is loaded for the run.
     Loaded(verus_kernel::Config),
     /// Any other program (`cmd:SENDER => RECEIVER`).
@@ -232,7 +232,7 @@ impl Job {
                     .map(Kind::Loaded)
                     .map_err(|error| refused(error.to_string()))
             }
-            Some(External::Linux(name)) => {
+            Some(External::Linux(tcp)) => {
                 let (available, whose) = match kernel {
                     // One that is not described is asked when it runs.
                     Some(kernel) => (
@@ -242,10 +242,10 @@ impl Job {
                     None => (Some(congestion_controls()), "this kernel"),
                 };
                 match available {
-                    Some(available) if !available.contains(&name) => {
+                    Some(available) if !available.contains(&tcp.cc) => {
                         Err(refused(format!("{whose} has {}", available.join(", "))))
                     }
-                    _ => Ok(Kind::Tcp(name)),
+                    _ => Ok(Kind::Tcp(tcp)),
                 }
             }
             Some(External::Program(program)) => Ok(Kind::Program(program)),
@@ -367,7 +367,8 @@ fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
                     bytes: Some(bytes),
                     completion: None,
                 }),
-                Kind::Tcp(_) | Kind::Loaded(_) => tcp::receive(&flow),
+                Kind::Tcp(tcp) => tcp::receive(&flow, tcp.receive_buffer),
+                Kind::Loaded(_) => tcp::receive(&flow, None),
                 Kind::Program(program) => program::receive(&flow, program).map(|bytes| Received {
                     bytes,
                     completion: None,
@@ -383,7 +384,7 @@ fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
             match kind {
                 Kind::Udp(scheme) => udp::send(&flow, scheme),
                 Kind::Quic(scheme) => quic::send(&flow, scheme),
-                Kind::Tcp(name) => tcp::send(&flow, name),
+                Kind::Tcp(tcp) => tcp::send(&flow, &tcp.cc),
                 Kind::Loaded(config) => tcp::send(&flow, &config.name),
                 Kind::Program(program) => program::send(&flow, program),
             }

@@ -21,6 +21,10 @@ const RANGES_KEPT: usize = 256;
 /// Room for this many of them from the beginning: most flows have few gaps at a time.
 const RANGES_AT_FIRST: usize = 32;
 
+/// The sender has paused after such a silence: the retransmission timeout of a connection that sends nothing is still
+/// that of its handshake, at 40 ms (Linux, `tcp_event_data_recv`).
+const PAUSE: Duration = Duration::from_millis(240);
+
 /// How many separate pieces of out-of-order data are remembered: bounds memory likewise.
 const PIECES_KEPT: usize = 1 << 16;
 
@@ -170,8 +174,8 @@ pub struct Received {
 pub struct ReceiverConfig {
     /// Acknowledge at once when this many packets wait for it (1: each packet; TCP: 2).
     pub ack_every: u32,
-    /// Packets with smaller numbers than this are acknowledged at once all the same (Linux's TCP: 16,
-    /// `TCP_MAX_QUICKACKS`).
+    /// As Linux's TCP, acknowledge at once all the same: this many packets from the beginning and after a pause (16,
+    /// `TCP_MAX_QUICKACKS`), and those behind missing data (RFC 5681 §4.2). Where it is 0, none of these.
     pub quick_acks: u32,
     /// Acknowledge at the latest this long after the first unacknowledged packet arrived (Linux delays by at least 40
     /// ms).
@@ -208,6 +212,8 @@ pub struct Receiver {
     changed: [Option<NumberRange>; RANGES_PER_ACK - 1],
     assembly: Assembly,
     waiting: u32,
+    /// Packets with smaller numbers are acknowledged at once.
+    quick_until: u64,
     largest_at: Time,
     /// Packets that arrived with a congestion mark.
     marks: u32,
@@ -265,6 +271,7 @@ impl Receiver {
     /// A receiver that has seen nothing yet.
     pub fn new(config: ReceiverConfig) -> Self {
         Receiver {
+            quick_until: u64::from(config.quick_acks),
             config,
             ranges: VecDeque::with_capacity(RANGES_AT_FIRST),
             changed: [None; RANGES_PER_ACK - 1],
@@ -281,6 +288,7 @@ impl Receiver {
     /// next.
     #[inline(always)]
     pub fn on_packet(&mut self, now: Time, number: u64, data: DataRange) -> Bytes {
+        let silence = now.since(self.largest_at);
         let in_order = match self.ranges.back_mut() {
             Some(last) if number.checked_sub(1) == Some(last.last) => {
                 last.last = number;
@@ -306,16 +314,25 @@ impl Receiver {
                 false
             }
         };
+        let new = self.assembly.insert(data);
         self.waiting += 1;
-        let config = &self.config;
-        let several = self.waiting >= config.ack_every;
-        if !in_order || several || number < u64::from(config.quick_acks) {
+        let several = self.waiting >= self.config.ack_every;
+        if !in_order || several || self.is_quick(number, silence) {
             // Out of order: acknowledge at once, so that the sender sees the gap (RFC 5681 §4.2).
             self.ack_due = Some(now);
         } else if self.ack_due.is_none() {
             self.ack_due = Some(now + self.config.max_delay);
         }
-        self.assembly.insert(data)
+        new
+    }
+
+    /// Whether Linux's TCP acknowledges a packet at once that arrived in order after so long a silence.
+    fn is_quick(&mut self, number: u64, silence: Duration) -> bool {
+        let quick = u64::from(self.config.quick_acks);
+        if silence > PAUSE {
+            self.quick_until = number + quick;
+        }
+        quick > 0 && (number < self.quick_until || !self.assembly.pieces.is_empty())
     }
 
     /// The packet that [arrived](Self::on_packet) last bore a congestion mark. It is acknowledged
@@ -587,6 +604,28 @@ mod tests {
             receiver.poll_ack(ms(43)).is_some(),
             "a gap is reported at once"
         );
+    }
+
+    #[test]
+    fn as_linux_packets_at_the_beginning_after_a_pause_and_behind_missing_data_are_acknowledged_at_once()
+     {
+        let mut receiver = Receiver::new(ReceiverConfig {
+            ack_every: 2,
+            quick_acks: 2,
+            ..ReceiverConfig::default()
+        });
+        let mut at_once = |at, number, of| {
+            receiver.on_packet(ms(at), number, piece(of));
+            receiver.poll_ack(ms(at)).is_some()
+        };
+        assert_eq!([at_once(0, 0, 0), at_once(1, 1, 1)], [true, true]);
+        assert_eq!([at_once(2, 2, 2), at_once(3, 3, 3)], [false, true]);
+        // Number 4 is lost, and 7 repeats its data.
+        assert_eq!([at_once(4, 5, 5), at_once(5, 6, 6)], [true, true]);
+        assert_eq!([at_once(6, 7, 4), at_once(7, 8, 7)], [false, true]);
+        // A silence of more than 240 ms.
+        assert_eq!([at_once(300, 9, 8), at_once(301, 10, 9)], [true, true]);
+        assert_eq!([at_once(302, 11, 10), at_once(303, 12, 11)], [false, true]);
     }
 
     #[test]

@@ -74,8 +74,9 @@ const MIN_WINDOW_PACKETS: u64 = 4;
 const FULL_ROUNDS: u32 = 3;
 /// The pacing rate stays this many percent below the bandwidth, so that queues drain.
 const PACING_MARGIN_PERCENT: u64 = 1;
-/// Below this rate packets leave singly, above it at least in pairs.
-const SINGLE_BELOW: Rate = Rate::from_bps(1_200_000);
+/// Below this rate packets leave singly, above it at least in pairs. Linux's 1.2 Mbit/s (`bbr_min_tso_rate`) counts data, of
+/// which a packet of 1,500 bytes has 1,448.
+const SINGLE_BELOW: Rate = Rate::from_bps(1_200_000 * 1500 / 1448);
 /// Before there is a sample, a round trip is taken to be this long.
 const UNKNOWN_RTT: Duration = Duration::from_millis(1);
 
@@ -163,6 +164,8 @@ pub struct Bbr1 {
     restarted: bool,
     /// The time of the last acknowledgement.
     last_ack_at: Time,
+    /// When pacing lets the next packet leave.
+    next_departure: Time,
 }
 
 impl Bbr1 {
@@ -197,6 +200,7 @@ impl Bbr1 {
             limited_until: Bytes::ZERO,
             restarted: false,
             last_ack_at: Time::ZERO,
+            next_departure: Time::ZERO,
         })
     }
 
@@ -265,6 +269,20 @@ impl Bbr1 {
     /// The target for packets in flight at a gain.
     fn inflight(&self, bandwidth: Rate, gain: Gain) -> u64 {
         self.with_bursts(self.bdp_packets(bandwidth, gain))
+    }
+
+    /// Packets in the network when pacing lets the next burst leave: by then the path has delivered some of those that
+    /// are in flight. While the rate probes, the burst counts too (Linux, `bbr_packets_in_net_at_edt`).
+    fn in_flight_at_departure(&self, now: Time, in_flight: Bytes) -> u64 {
+        let burst = if self.pacing_gain() > UNIT {
+            self.burst_packets()
+        } else {
+            0
+        };
+        let delivered = self
+            .model_bandwidth()
+            .bytes_in(self.next_departure.since(now));
+        (self.packets(in_flight) + burst).saturating_sub(delivered.get() / self.packet_size.get())
     }
 
     fn packets(&self, bytes: Bytes) -> u64 {
@@ -344,14 +362,13 @@ impl Bbr1 {
         let min_rtt = self.min_rtt.unwrap_or_default();
         let passed = feedback.now.since(since) > min_rtt;
         let gain = self.pacing_gain();
-        let before = self.packets(feedback.in_flight_before);
+        let in_flight = self.in_flight_at_departure(feedback.now, feedback.in_flight_before);
         let bandwidth = self.max_bandwidth();
         let next = if gain > UNIT {
             // Until the target is in flight, or losses show that the queue is too short for it.
-            let in_flight = before + self.burst_packets();
             passed && (self.losses > 0 || in_flight >= self.inflight(bandwidth, gain))
         } else if gain < UNIT {
-            passed || before <= self.inflight(bandwidth, UNIT)
+            passed || in_flight <= self.inflight(bandwidth, UNIT)
         } else {
             passed
         };
@@ -381,7 +398,7 @@ impl Bbr1 {
             self.mode = Mode::Drain;
         }
         let drained = || {
-            let in_flight = self.packets(feedback.in_flight);
+            let in_flight = self.in_flight_at_departure(feedback.now, feedback.in_flight);
             in_flight <= self.inflight(self.max_bandwidth(), UNIT)
         };
         if self.mode == Mode::Drain && drained() {
@@ -511,6 +528,8 @@ impl Controller for Bbr1 {
 
     fn on_sent(&mut self, packet: &Departure) {
         self.episode.on_sent(packet);
+        let took = self.pacing_rate.time_for(packet.size);
+        self.next_departure = self.next_departure.max(packet.at) + took;
         // Nothing was in flight for longer than acknowledgements and pacing explain: the source was idle.
         let alone = packet.in_flight == packet.size;
         let quiet = packet.at.since(self.last_ack_at);
@@ -696,6 +715,32 @@ mod tests {
             since: Time::ZERO,
         };
         assert_eq!(controller.inflight(rate, WINDOW_GAIN), 76);
+    }
+
+    #[test]
+    fn packets_leave_singly_below_1200_kbit_of_data_in_a_second() {
+        let mut controller = bbr1();
+        controller.pacing_rate = Rate::from_bps(1_242_000);
+        assert_eq!(controller.burst_packets(), 1);
+        controller.pacing_rate = Rate::from_bps(1_244_000);
+        assert_eq!(controller.burst_packets(), 2);
+    }
+
+    #[test]
+    fn packets_that_the_path_delivers_before_the_next_departure_are_not_counted_in_flight() {
+        let mut controller = bbr1();
+        let rate = Rate::from_mbps(12.0); // a packet in 1 ms
+        controller.pacing_rate = rate;
+        controller.bandwidth.update(0, BANDWIDTH_ROUNDS, rate);
+        controller.next_departure = Time::from_nanos(12_900_000);
+        let since = Time::ZERO;
+        let mut at_ms = |phase, ms| {
+            controller.mode = Mode::ProbeBw { phase, since };
+            controller.in_flight_at_departure(Time::from_millis(ms), Bytes::new(1500) * 40)
+        };
+        assert_eq!([at_ms(2, 13), at_ms(2, 12), at_ms(2, 10)], [40, 40, 38]);
+        // The burst that leaves then counts while the rate probes.
+        assert_eq!([at_ms(0, 13), at_ms(0, 10)], [42, 40]);
     }
 
     #[test]

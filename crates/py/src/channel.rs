@@ -48,13 +48,17 @@ pub(crate) fn check_scheme<'py>(
             let params: Map<_, _> = params.collect();
             json!({ "scheme": scheme.name(), "params": params, "label": scheme.label() })
         }
-        Some(External::Linux(cc)) if cc.is_empty() => {
+        Some(External::Linux(tcp)) if tcp.cc.is_empty() => {
             let problem = format!("names no congestion control (`{text}cubic`)");
             return Err(refused(problem));
         }
-        Some(External::Linux(cc)) => {
-            let label = format!("Linux {cc}");
-            json!({ "scheme": "linux", "params": { "cc": cc }, "label": label })
+        Some(External::Linux(tcp)) => {
+            let label = format!("Linux {}", tcp.cc);
+            let mut params = json!({ "cc": tcp.cc });
+            if let Some(bytes) = tcp.receive_buffer {
+                params["rcvbuf"] = bytes.into();
+            }
+            json!({ "scheme": "linux", "params": params, "label": label })
         }
         Some(External::Kernel(law)) => {
             let label = format!("{} in Linux", open_scheme(&law)?.label());

@@ -6,18 +6,49 @@ const LINUX: &str = "linux:cc=";
 const KERNEL: &str = "kernel:";
 /// Prefix of programs: `cmd:…`, or `cmd[LABEL]:…`.
 const PROGRAM: &str = "cmd";
+/// Key of the size of a TCP receiver's buffer.
+const BUFFER: &str = "rcvbuf=";
 /// Separates a sender's command from its receiver's.
 const BETWEEN: &str = "=>";
 
 /// A sender that runs in real time only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum External {
-    /// `linux:cc=NAME`: the kernel's TCP with the congestion control of that name.
-    Linux(String),
+    /// `linux:cc=NAME`: the kernel's TCP.
+    Linux(LinuxTcp),
     /// `kernel:SCHEME`: the kernel's TCP with one of ours, which is loaded for the run.
     Kernel(String),
     /// `cmd:SENDER => RECEIVER`: any other program.
     Program(Program),
+}
+
+/// The kernel's TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinuxTcp {
+    /// The name of its congestion control.
+    pub cc: String,
+    /// The receiver's buffer in bytes, which bounds the window that it advertises (`rcvbuf=BYTES`, `SO_RCVBUFFORCE`). Without
+    /// it, the kernel adapts the buffer up to `net.ipv4.tcp_rmem`.
+    pub receive_buffer: Option<usize>,
+}
+
+impl LinuxTcp {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (cc, settings) = text.split_once(',').unwrap_or((text, ""));
+        let receive_buffer = match settings {
+            "" => None,
+            _ => Some(
+                (settings.strip_prefix(BUFFER))
+                    .and_then(|bytes| bytes.parse().ok())
+                    .filter(|bytes| (4096..1 << 30).contains(bytes))
+                    .ok_or_else(|| format!("takes {BUFFER}BYTES after its name, 4096 to 2^30"))?,
+            ),
+        };
+        Ok(LinuxTcp {
+            cc: cc.to_owned(),
+            receive_buffer,
+        })
+    }
 }
 
 /// The programs of a flow, as command lines of a shell.
@@ -34,8 +65,8 @@ pub struct Program {
 impl External {
     /// Reads a scheme; `None` if it is of another kind. The error is a program's, and goes on from the scheme's text.
     pub fn parse(text: &str) -> Option<Result<Self, String>> {
-        if let Some(name) = text.strip_prefix(LINUX) {
-            return Some(Ok(External::Linux(name.to_owned())));
+        if let Some(tcp) = text.strip_prefix(LINUX) {
+            return Some(LinuxTcp::parse(tcp).map(External::Linux));
         }
         if let Some(scheme) = text.strip_prefix(KERNEL) {
             return Some(Ok(External::Kernel(scheme.to_owned())));
@@ -94,10 +125,21 @@ mod tests {
         assert_eq!(parsed("cubic"), None);
         assert_eq!(parsed("cmd.py"), None);
         assert_eq!(parsed("cmd[a]b"), None);
+        let linux = |cc: &str, receive_buffer| {
+            Some(External::Linux(LinuxTcp {
+                cc: cc.to_owned(),
+                receive_buffer,
+            }))
+        };
+        assert_eq!(parsed("linux:cc=bbr"), linux("bbr", None));
         assert_eq!(
-            parsed("linux:cc=bbr"),
-            Some(External::Linux("bbr".to_owned()))
+            parsed("linux:cc=bbr,rcvbuf=60000"),
+            linux("bbr", Some(60_000))
         );
+        for bad in ["rcvbuf=many", "rcvbuf=1", "buf=4096"] {
+            let problem = External::parse(&format!("linux:cc=bbr,{bad}"));
+            assert!(problem.expect("such a scheme").is_err(), "{bad}");
+        }
         assert_eq!(
             parsed("kernel:forward:budget_ms=50"),
             Some(External::Kernel("forward:budget_ms=50".to_owned()))

@@ -35,7 +35,7 @@ use verus_words::quantity;
 use verus_words::spec::{Given, Problem, REQUIRED, assert_new, places, shown};
 
 pub use built::Built;
-pub use external::{External, Program};
+pub use external::{External, LinuxTcp, Program};
 pub use verus_words::spec::{Key, Takes};
 
 /// The sending end of a flow, of any algorithm.

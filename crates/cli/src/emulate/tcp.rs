@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration as Span;
 
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::flow::{Flow, Outcome, Received};
@@ -12,9 +13,13 @@ use super::flow::{Flow, Outcome, Received};
 const WAIT: Span = Span::from_millis(100);
 const CONNECTING: Span = Span::from_secs(10);
 
-/// Receives until the run is over. Returns the bytes of data, without headers.
-pub fn receive(flow: &Flow<'_>) -> io::Result<Received> {
+/// Receives until the run is over, into `buffer` bytes if given. Returns the bytes of data, without headers.
+pub fn receive(flow: &Flow<'_>, buffer: Option<usize>) -> io::Result<Received> {
     let listener = TcpListener::bind(flow.receiver)?;
+    if let Some(bytes) = buffer {
+        // Before the handshake, which agrees on the window's scale.
+        setsockopt(&listener, sockopt::RcvBufForce, &bytes)?;
+    }
     listener.set_nonblocking(true)?;
     flow.stage.listen(flow.index);
     let mut stream = loop {

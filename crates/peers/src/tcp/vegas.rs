@@ -194,11 +194,15 @@ impl Law for Queue {
 
     fn on_start(&mut self, _now: Time) {}
 
-    /// Nothing else is in flight: the flow begins, or begins again.
+    /// Nothing else is in flight: the flow begins, or begins again. Its first acknowledgement ends the round (Linux,
+    /// `tcp_vegas_cwnd_event`), so that even a flow of two packets, which are acknowledged together, has rounds.
     #[inline]
     fn on_sent(&mut self, packet: &Departure) {
         if packet.in_flight == packet.size {
-            self.round = Round::default();
+            self.round = Round {
+                end: Some(packet.number),
+                ..Round::default()
+            };
             self.base_rtt = None;
         }
     }
@@ -350,9 +354,25 @@ mod tests {
         for _ in 0..2 {
             round(&mut path, 200);
         }
-        // At a BaseRTT of 100 ms 20 packets would wait.
+        // At a BaseRTT of 100 ms 20 packets would wait. The first acknowledgement was Reno's.
         assert_eq!(path.controller.law.queued, Some(0.0));
-        assert_eq!(path.controller.window.packets, 21.0);
+        assert_eq!(path.controller.window.packets, 21.0 + 1.0 / 20.0);
+    }
+
+    #[test]
+    fn a_flow_whose_packets_are_acknowledged_together_grows_as_reno() {
+        let mut path = avoiding();
+        path.controller.window.packets = 2.0;
+        path.wait_ms(100);
+        path.ack(path.in_flight_numbers());
+        let mut windows = Vec::new();
+        for _ in 0..3 {
+            path.fill();
+            path.wait_ms(100);
+            path.ack(path.in_flight_numbers());
+            windows.push(path.controller.window.packets.floor());
+        }
+        assert_eq!(windows, [3.0, 4.0, 5.0]);
     }
 
     #[test]

@@ -5,14 +5,15 @@ Cubic, NewReno, Vegas and BBR version 1, each in the simulator and in Linux, in 
 a number of flows that begin together; the means of the same seeds are compared.
 
 Causes of differences are looked for by experiment: the simulator runs each cell also with one thing
-changed (`VARIANTS`). The first change that brings a cell within reach is its cause.
+changed (`VARIANTS`). The first change that brings a cell within reach is its cause. Where none does,
+Linux runs again: with a receive buffer that never limits its sender, and from other starts.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, cast
@@ -42,27 +43,47 @@ SHORT_S = 20.0
 #: The simulator's ends as Linux's: flows have connected when the link begins, and the receiver acknowledges 16 packets
 #: one by one, then every second.
 ENDS: Mapping[str, Any] = {"handshake": True, "ack_every": 2, "quick_acks": 16}
+#: Linux's first packet leaves less than a microsecond after the link begins, and its answers to acknowledgements 3 to 9
+#: µs after these. So none takes an opportunity of the same instant, as simulated packets would.
+START_S = 1e-6
+DELAY_MS = 20.003
+#: Other starts, which show how much an outcome varies by chance: another seed, and the flows begin this much later.
+STARTS = 4
+LATER_S = 0.003
+#: A receive buffer that never limits Linux's sender, bytes. Its kernel's own grows only while data come without a gap.
+BUFFER_BYTES = 64_000_000
 
 
-def _with_seed(scenario: Scenario, more: int) -> Mapping[str, Any]:
-    return {"seed": scenario["seed"] + more}
+def _later(scenario: Scenario, start: int) -> Mapping[str, Any]:
+    flows = [{**flow, "start_s": flow["start_s"] + LATER_S * start} for flow in scenario["flows"]]
+    return {"seed": scenario["seed"] + start, "flows": flows}
 
 
-#: Changes of the simulated side, by what tables call them: fields of the scenario.
+def _with_schemes(scenario: Scenario, settings: str) -> Mapping[str, Any]:
+    return {"flows": [{**flow, "scheme": flow["scheme"] + settings} for flow in scenario["flows"]]}
+
+
+#: Other starts of either side, by what tables call them.
+_STARTS: Mapping[str, Callable[[Scenario], Mapping[str, Any]]] = {
+    f"chance {start}": functools.partial(_later, start=start) for start in range(1, STARTS + 1)
+}
+#: Changes of the simulated side: fields of the scenario.
 VARIANTS: Mapping[str, Callable[[Scenario], Mapping[str, Any]]] = {
     "": lambda _: {},
-    # RED drops by chance: a cell is not nearer to itself with another seed.
-    **{f"chance {number}": functools.partial(_with_seed, more=100 * number) for number in range(1, 5)},
-    # Linux's receiver acknowledges each packet also where data behind a gap come, and after a pause.
+    # Linux's receiver also acknowledges single packets in other cases.
     "each ACKed": lambda _: {"ack_every": 1},
     # Vegas rests at any queue between 2 and 4 packets.
-    "band": lambda scenario: {
-        "flows": [{**flow, "scheme": "vegas:alpha_packets=3,beta_packets=3"} for flow in scenario["flows"]]
-    },
+    "band": functools.partial(_with_schemes, settings=":alpha_packets=3,beta_packets=3"),
     # Which flow's packet meets a full queue is a matter of milliseconds.
     "order": lambda scenario: {
-        "flows": [{**flow, "start_s": 0.01 * index} for index, flow in enumerate(scenario["flows"])]
+        "flows": [{**flow, "start_s": flow["start_s"] + 0.01 * index} for index, flow in enumerate(scenario["flows"])]
     },
+    **_STARTS,
+}
+#: Changes of Linux's side, for cells that no change of ours explains.
+LINUX_VARIANTS: Mapping[str, Callable[[Scenario], Mapping[str, Any]]] = {
+    "window": functools.partial(_with_schemes, settings=f",rcvbuf={BUFFER_BYTES}"),
+    **_STARTS,
 }
 
 #: Largest relative differences of goodput and of mean queueing delay.
@@ -124,22 +145,20 @@ def runs(
             if scheme.startswith("linux"):
                 linux.append(run)
             else:
-                ours += _varied(run)
+                started = [{**flow, "start_s": START_S} for flow in run.scenario["flows"]]
+                scenario = cast("Scenario", {**run.scenario, "flows": started, "delay_ms": DELAY_MS})
+                ours += _changed(replace(run, scenario=scenario), VARIANTS)
     return linux, ours
 
 
-def _varied(run: Run) -> list[Run]:
-    """The run, and again with each of the changes that its channel, queue and sender know."""
+def _changed(run: Run, variants: Mapping[str, Callable[[Scenario], Mapping[str, Any]]]) -> list[Run]:
+    """The run with each of the changes that its sender and its number of flows know."""
     scenario = run.scenario
-    applies = {
-        "chance": scenario["queue"].startswith("red"),
-        "band": run.contestant.scheme == "vegas",
-        "order": len(scenario["flows"]) > 1,
-    }
+    applies = {"band": run.contestant.scheme == "vegas", "order": len(scenario["flows"]) > 1}
     return [
         replace(run, scenario=cast("Scenario", {**scenario, **change(scenario)}), part=run.part + variant)
-        for variant, change in VARIANTS.items()
-        if applies.get(variant.partition(" ")[0], True)
+        for variant, change in variants.items()
+        if applies.get(variant, True)
     ]
 
 
@@ -160,7 +179,15 @@ def prepare(options: Options) -> Work:
     settings = {"experiment": "linux", "seed": options.seed, "repeat": repeat, "duration_s": duration_s}
 
     def work(progress: Progress | None) -> Results:
-        return collect(linux, ours, jobs=options.jobs, progress=progress, settings=settings)
+        models = runner.run_all(ours)
+        run_linux = functools.partial(emulation.run_all, jobs=options.jobs, progress=progress, virtual=True)
+        outcomes = run_linux(linux)
+        first = _results([*linux, *ours], [*outcomes, *models], settings)
+        outside = {(cell.channel, cell.part) for cell in cells(first) if cell.verdict == OPEN}
+        again = [
+            changed for run in linux if (run.trace, run.part) in outside for changed in _changed(run, LINUX_VARIANTS)
+        ]
+        return _results([*linux, *again, *ours], [*outcomes, *run_linux(again), *models], settings)
 
     return work
 
@@ -171,18 +198,29 @@ def collect(
     """Runs both sides, Linux's on virtual time; `settings` name the experiment."""
     models = runner.run_all(ours)
     outcomes = emulation.run_all(linux, jobs=jobs, progress=progress, virtual=True)
-    kind = settings["experiment"]
-    return Results.collect([*linux, *ours], [*outcomes, *models], kind=kind, settings=settings)
+    return _results([*linux, *ours], [*outcomes, *models], settings)
+
+
+def _results(runs: Sequence[Run], outcomes: Sequence[runner.Outcome], settings: Mapping[str, Any]) -> Results:
+    return Results.collect(runs, outcomes, kind=settings["experiment"], settings=settings)
 
 
 # --- measured -----------------------------------------------------------------------------------
 
 
+#: The verdict on a cell that nothing explains.
+OPEN = "open"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """Means over the seeds of one cell: goodput with headers in Mbit/s, mean queueing delay in ms, share of loss."""
+    """Means over the seeds of one cell: goodput with headers and throughput in Mbit/s, mean queueing delay in ms, loss.
+
+    Goodput is of data that the receiver's program has read.
+    """
 
     goodput_mbps: float
+    throughput_mbps: float
     qdelay_ms: float
     loss: float
 
@@ -191,22 +229,53 @@ class Side:
         """From rows of results; `headers` is what a byte of data takes on the link."""
         return cls(
             goodput_mbps=fmean(row["goodput_mbps"] for row in rows) * headers,
+            throughput_mbps=fmean(row["throughput_mbps"] for row in rows),
             qdelay_ms=fmean(row["qdelay_mean_ms"] for row in rows),
             loss=fmean(row["loss_rate"] for row in rows),
         )
 
+    def is_near(self, linux: Side) -> bool:
+        """Whether goodput and delay are within reach of Linux's."""
+        return (
+            abs(self.goodput_mbps / linux.goodput_mbps - 1) <= GOODPUT
+            and abs(self.qdelay_ms / linux.qdelay_ms - 1) <= DELAY
+        )
+
+    @property
+    def arrived(self) -> Side:
+        """The same, if all data that crossed the link had been read."""
+        return replace(self, goodput_mbps=self.throughput_mbps)
+
+
+def _overlap(ours: Sequence[float], linux: Sequence[float], reach: float) -> bool:
+    """Whether the ranges of two sets of values overlap, or are within reach."""
+    return min(ours) <= max(linux) * (1 + reach) and max(ours) >= min(linux) * (1 - reach)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One channel, queue, number of flows and sender, both ways."""
+    """One channel, queue, number of flows and sender, both ways: each side, by the name of its change."""
 
     channel: str
-    queue: str
-    flows: int
-    sender: str
-    linux: Side
-    ours: Side
-    varied: Mapping[str, Side]
+    part: str
+    linuxes: Mapping[str, Side]
+    simulated: Mapping[str, Side]
+
+    @property
+    def linux(self) -> Side:
+        """Linux's, unchanged."""
+        return self.linuxes[""]
+
+    @property
+    def ours(self) -> Side:
+        """Ours, unchanged."""
+        return self.simulated[""]
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Queue, number of flows and sender."""
+        queue, flows, sender, _ = self.part.split("|")
+        return queue, flows, sender
 
     @property
     def goodput(self) -> float:
@@ -221,51 +290,61 @@ class Cell:
     @property
     def name(self) -> str:
         """As checks call it."""
-        return f"{self.channel}, {self.queue}, {self.flows} × {self.sender}"
-
-    @property
-    def near(self) -> bool:
-        """Whether both are within reach."""
-        return abs(self.goodput - 1) <= GOODPUT and abs(self.delay - 1) <= DELAY
-
-    def _ratios(self, other: Cell) -> list[tuple[float, float]]:
-        return [(self.goodput, other.goodput), (self.delay, other.delay)]
+        queue, flows, sender = self.place
+        return f"{self.channel}, {queue}, {flows} × {sender}"
 
     @property
     def verdict(self) -> str:
-        """`near`, the first change of the simulated side that makes it so, or `open`.
+        """`near`, the first change of a side that makes it so, or `open`."""
+        return next((verdict for verdict, explains in self._experiments() if explains), OPEN)
 
-        `some ACKed`: both of Linux's values are between ours with every second packet acknowledged and with each, and
-        its receiver does both.
-        """
-        if self.near:
-            return "near"
-        changed = replace(self, ours=self.varied["each ACKed"])
-        if not changed.near and all((one - 1) * (other - 1) < 0 for one, other in self._ratios(changed)):
-            return "some ACKed"
-        return next((name for name, side in self.varied.items() if replace(self, ours=side).near), "open").rstrip(
-            " 1234"
+    def _experiments(self) -> Iterator[tuple[str, bool]]:
+        """Verdicts, and whether each holds, the plainest first."""
+        yield "near", self.ours.is_near(self.linux)
+        yield "unread", self.ours.arrived.is_near(self.linux.arrived)
+        each = self.simulated["each ACKed"]
+        yield "some ACKed", not each.is_near(self.linux) and self._is_between(self.ours, each)
+        for change in VARIANTS:
+            if change and change not in _STARTS and change in self.simulated:
+                yield change, self.simulated[change].is_near(self.linux)
+        # A window that does not limit lets more data arrive behind gaps.
+        if "window" in self.linuxes:
+            yield "window", self.ours.arrived.is_near(self.linuxes["window"].arrived)
+        yield "chance", self._overlaps()
+
+    def _is_between(self, one: Side, other: Side) -> bool:
+        """Whether both of Linux's values are between ours of two runs."""
+        linux = self.linux
+        return (one.goodput_mbps - linux.goodput_mbps) * (other.goodput_mbps - linux.goodput_mbps) < 0 and (
+            one.qdelay_ms - linux.qdelay_ms
+        ) * (other.qdelay_ms - linux.qdelay_ms) < 0
+
+    def _overlaps(self) -> bool:
+        """Whether the ranges of both sides' values from all starts overlap, of data that arrived."""
+        ours, linux = (
+            [sides[start].arrived for start in ("", *_STARTS) if start in sides]
+            for sides in (self.simulated, self.linuxes)
         )
+        return _overlap(
+            [side.goodput_mbps for side in ours], [side.goodput_mbps for side in linux], GOODPUT
+        ) and _overlap([side.qdelay_ms for side in ours], [side.qdelay_ms for side in linux], DELAY)
 
 
 def cells(results: Results) -> list[Cell]:
     """Every cell, in the order of running."""
-    measured: dict[tuple[str, ...], dict[str, list[Mapping[str, Any]]]] = {}
+    measured: dict[tuple[str, str], tuple[dict[str, list[Mapping[str, Any]]], ...]] = {}
     for row in results.rows.to_pylist():
-        *place, variant = row["part"].split("|")
-        side = "Linux" if row["label"].startswith("Linux ") else variant
-        measured.setdefault((row["trace"], *place), {}).setdefault(side, []).append(row)
+        place, _, variant = row["part"].rpartition("|")
+        sides = measured.setdefault((row["trace"], f"{place}|"), ({}, {}))
+        sides[row["label"].startswith("Linux ")].setdefault(variant, []).append(row)
     return [
         Cell(
             channel=channel,
-            queue=queue,
-            flows=int(flows),
-            sender=sender,
-            linux=Side.of(sides["Linux"], headers=PACKET_BYTES / DATA_BYTES),
-            ours=Side.of(sides[""]),
-            varied={name: Side.of(own) for name, own in sides.items() if name not in ("Linux", "")},
+            part=part,
+            linuxes={name: Side.of(rows, headers=PACKET_BYTES / DATA_BYTES) for name, rows in linux.items()},
+            simulated={name: Side.of(rows) for name, rows in ours.items()},
         )
-        for (channel, queue, flows, sender), sides in measured.items()
+        for (channel, part), (ours, linux) in measured.items()
     ]
 
 
@@ -290,23 +369,34 @@ _HEADINGS = (
     "mean ms Linux",
     "ours",
     "ratio",
+    "ms from all starts Linux",
+    "ours",
     "loss % Linux",
     "ours",
     "",
 )
 
 
+def _ranges(cell: Cell) -> list[str]:
+    """The least and the greatest mean delay from all starts, of Linux's side and of ours, where there are several."""
+    delays = [
+        [sides[start].qdelay_ms for start in ("", *_STARTS) if start in sides]
+        for sides in (cell.linuxes, cell.simulated)
+    ]
+    shown = cell.verdict != "near"
+    return [f"{min(each):.1f}–{max(each):.1f}" if shown and len(each) > 1 else "" for each in delays]
+
+
 def _line(cell: Cell) -> list[str]:
     return [
-        cell.queue,
-        str(cell.flows),
-        cell.sender,
+        *cell.place,
         f"{cell.linux.goodput_mbps:.3f}",
         f"{cell.ours.goodput_mbps:.3f}",
         f"{cell.goodput:.3f}",
         f"{cell.linux.qdelay_ms:.1f}",
         f"{cell.ours.qdelay_ms:.1f}",
         f"{cell.delay:.3f}",
+        *_ranges(cell),
         f"{100 * cell.linux.loss:.2f}",
         f"{100 * cell.ours.loss:.2f}",
         cell.verdict,
