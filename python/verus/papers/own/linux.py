@@ -369,22 +369,10 @@ _HEADINGS = (
     "mean ms Linux",
     "ours",
     "ratio",
-    "ms from all starts Linux",
-    "ours",
     "loss % Linux",
     "ours",
     "",
 )
-
-
-def _ranges(cell: Cell) -> list[str]:
-    """The least and the greatest mean delay from all starts, of Linux's side and of ours, where there are several."""
-    delays = [
-        [sides[start].qdelay_ms for start in ("", *_STARTS) if start in sides]
-        for sides in (cell.linuxes, cell.simulated)
-    ]
-    shown = cell.verdict != "near"
-    return [f"{min(each):.1f}–{max(each):.1f}" if shown and len(each) > 1 else "" for each in delays]
 
 
 def _line(cell: Cell) -> list[str]:
@@ -396,7 +384,6 @@ def _line(cell: Cell) -> list[str]:
         f"{cell.linux.qdelay_ms:.1f}",
         f"{cell.ours.qdelay_ms:.1f}",
         f"{cell.delay:.3f}",
-        *_ranges(cell),
         f"{100 * cell.linux.loss:.2f}",
         f"{100 * cell.ours.loss:.2f}",
         cell.verdict,
