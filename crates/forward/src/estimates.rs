@@ -4,6 +4,7 @@ mod path;
 mod rate;
 mod room;
 mod share;
+mod trial;
 
 use super::law::{self, Channel};
 use super::parts::{Part, Parts};
@@ -37,10 +38,8 @@ const EMPTY: Duration = Duration::from_millis(2);
 const REFILL_PART: u64 = 4;
 /// The share of lost packets above which r falls even after a drain: one in this many.
 const REFILL_LOSS: u64 = 32;
-/// The share of lost packets, and the share e, beyond which losses are tried for a policer: one in
-/// this many.
-const FREQUENT_LOSS: u64 = 24;
-const OFTEN_EMPTY: u64 = 8;
+/// The share e beyond which the queue is often empty: one in this many.
+const OFTEN_EMPTY: u64 = 16;
 /// The time after a drain for which the queue is empty because of the drain.
 const DRAINED: Duration = Duration::from_millis(500);
 /// The longest time without feedback that counts in e.
@@ -245,6 +244,8 @@ impl Estimates {
         );
         if settled {
             if self.parts.has(Part::Room) {
+                self.room
+                    .count(now, feedback.smoothed_rtt, lost + marked, settled_bytes);
                 self.bound_by_buffer(feedback, packet);
             }
             self.late.forget_step();
@@ -271,18 +272,19 @@ impl Estimates {
             delay,
             longest,
             packet_time: self.rate.time_for(packet),
+            is_often_empty: self.empty.get() * OFTEN_EMPTY > law::ONE,
         };
         let loss = Loss {
             queue,
             target: self.target,
             steady: self.steady,
-            base: self.base,
             rate: self.rate,
             smoothed_rtt: feedback.smoothed_rtt,
-            is_frequent: self.lost.get() * FREQUENT_LOSS > law::ONE
-                && self.empty.get() * OFTEN_EMPTY > law::ONE,
+            lost: self.lost.get(),
         };
-        self.room.on_loss(feedback.now, lost.at, &loss);
+        if let Some(held) = self.room.on_loss(feedback.now, lost.at, &loss) {
+            self.set_rate(held);
+        }
     }
 
     fn on_delivered(&mut self, now: Time, sample: &Acked, smoothed_rtt: Duration) {
@@ -327,11 +329,15 @@ impl Estimates {
             let drain_lowers_rate_for = period + self.smoothed_rtt * 2;
             let drained = self.parts.has(Part::HeldRate) && since_drained <= drain_lowers_rate_for;
             let refill = (self.base / REFILL_PART).saturating_sub(self.budget / 2);
-            if rate > self.rate
-                || !(self.app_limited || drained)
-                || self.queue > self.target.max(refill)
-                || self.lost.exceeds(REFILL_LOSS, packet.get())
-            {
+            let changes = if self.room.holds_rate() {
+                self.queue > self.steady
+            } else {
+                rate > self.rate
+                    || !(self.app_limited || drained)
+                    || self.queue > self.target.max(refill)
+                    || self.lost.exceeds(REFILL_LOSS, packet.get())
+            };
+            if changes {
                 self.set_rate(rate);
             }
         }
@@ -347,10 +353,11 @@ impl Estimates {
             };
             self.empty.update(now, empty, observed, 1, CHANNEL_STEPS);
         }
-        self.room.on_rate(now, self.rate);
-        let elapsed = now.since(self.observed_at);
-        self.room
-            .grow(elapsed, self.steady, self.budget, self.lost.get());
+        if let Some(before) = self.room.judge(now, self.rate, self.lost.get()) {
+            self.set_rate(self.rate.max(before));
+        }
+        let delays = [self.steady, self.budget];
+        self.room.grow(now, delays, self.lost.get());
         self.observed_at = now;
         self.update_target();
         self.deliveries
@@ -378,10 +385,7 @@ impl Estimates {
             },
             budget: self.budget.as_micros(),
             // Losses of a trial do not lower its own target.
-            lost: enabled(
-                Part::LossPrice,
-                if self.room.is_policed() { 0 } else { lost },
-            ),
+            lost: enabled(Part::LossPrice, if self.room.is_trial() { 0 } else { lost }),
             empty: enabled(Part::Empty, empty),
             late: enabled(Part::Late, late),
             room,

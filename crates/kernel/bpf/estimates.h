@@ -255,13 +255,110 @@ static inline int deliveries_rate(const struct deliveries *d, u64 period, u64 sh
 	return 1;
 }
 
+/* --- trial.rs --- */
+
+#define FREQUENT_LOSS 48
+#define TRIAL_MEMORY (2000 * MS)
+#define PATIENCE (3000 * MS)
+#define PAUSE (16000 * MS)
+#define LONGEST_PAUSES 3
+
+struct trial {
+	/* p before the trial, in 2^-16; 0 outside of one. */
+	u64 loss_before;
+	/* r before the trial, or when c was last doubled, kbit/s. */
+	u64 rate_kbps;
+	u64 calm_at;
+	u64 next_at;
+	/* Bytes lost, and lost or delivered, since a round trip after the beginning. */
+	u64 lost;
+	u64 settled;
+	u32 open;
+	u32 failed;
+};
+
+static inline int trial_lowers(const struct trial *t, u64 now, u64 lost)
+{
+	int lasted = t->loss_before || less(now, t->calm_at) > TRIAL_MEMORY;
+
+	return lost * FREQUENT_LOSS > ONE && lasted && now >= t->next_at;
+}
+
+/* Returns whether a trial begins. */
+static inline int trial_on_lowered(struct trial *t, u64 now, u64 rate, u64 lost)
+{
+	t->next_at = now + TRIAL_MEMORY;
+	if (t->loss_before)
+		return 0;
+	t->loss_before = larger(smaller(lost, ONE), 1);
+	t->rate_kbps = rate / 1000;
+	t->lost = t->settled = 0;
+	t->open = 1;
+	return 1;
+}
+
+static inline void trial_count(struct trial *t, u64 now, u64 smoothed_rtt, u64 lost, u64 settled)
+{
+	if (t->open && now + TRIAL_MEMORY > t->next_at + smoothed_rtt) {
+		t->lost = smaller(t->lost + lost, ~0u);
+		t->settled = smaller(t->settled + settled, ~0u);
+	}
+}
+
+static inline void trial_end(struct trial *t)
+{
+	t->loss_before = 0;
+	t->open = 0;
+}
+
+enum verdict { NO_VERDICT, HALVED, RANDOM };
+
+static inline enum verdict trial_fail(struct trial *t, u64 now)
+{
+	trial_end(t);
+	t->next_at = now + (PAUSE << (t->failed & 3));
+	t->failed = smaller(t->failed + 1, LONGEST_PAUSES);
+	return RANDOM;
+}
+
+/* Sets r before the trial if it is random losses that ended it. */
+static inline enum verdict trial_judge(struct trial *t, u64 now, u64 rate, u64 lost, u64 *before)
+{
+	u64 half_before = t->loss_before / 2;
+
+	if (lost * FREQUENT_LOSS <= ONE || lost < half_before)
+		t->calm_at = now;
+	if (!t->loss_before)
+		return NO_VERDICT;
+	if (t->open) {
+		if (now < t->next_at)
+			return NO_VERDICT;
+		t->open = 0;
+		if (t->lost * ONE >= t->settled * half_before) {
+			*before = t->rate_kbps * 1000;
+			return trial_fail(t, now);
+		}
+		t->calm_at = now;
+		t->failed = 0;
+	} else if (less(now, t->calm_at) > PATIENCE) {
+		return trial_fail(t, now);
+	}
+	if (rate / 1000 < t->rate_kbps / 2) {
+		t->rate_kbps = rate / 1000;
+		return HALVED;
+	}
+	return NO_VERDICT;
+}
+
 /* --- room.rs --- */
 
 #define GROWTH (16000 * MS)
+#define GROWTH_STEP (16 * MS)
 #define SHORTEST_BUFFER 4
-#define POLICED_PART 32
-#define POLICED_LOSS 128
-#define NEXT_TRIAL (2000 * MS)
+#define OTHERS_QUEUE 4
+#define SLOWEST_TRIED (20 * MS)
+#define TRIED_GROWTH (8000 * MS)
+#define TRIED_LOSS 128
 
 struct room {
 	/* c, in 2^-16. */
@@ -271,12 +368,7 @@ struct room {
 	u64 grown_at;
 	/* c before it was last halved; 0 if that cannot be undone. */
 	u64 share_before;
-	/*
-	 * r when c became that of a path which drops what exceeds its rate, without a queue, kbit/s; zero
-	 * where it is no such path.
-	 */
-	u64 policed_kbps;
-	u64 next_trial_at;
+	struct trial trial;
 };
 
 /* The queue, the path and the flow at a loss. */
@@ -286,10 +378,11 @@ struct loss {
 	u64 packet_time;
 	u64 target;
 	u64 steady;
-	u64 base;
 	u64 rate;
 	u64 smoothed_rtt;
-	int frequent;
+	/* p, in 2^-16. */
+	u64 lost;
+	int often_empty;
 };
 
 static inline int room_is_bounded(const struct room *r)
@@ -304,51 +397,83 @@ static inline void room_cut_to(struct room *r, u64 now, u64 share)
 	r->cut_at = now;
 }
 
-static inline void room_on_loss(struct room *r, u64 now, const struct loss *loss)
+static inline void room_end_where_unbounded(struct room *r)
+{
+	if (!room_is_bounded(r))
+		trial_end(&r->trial);
+}
+
+/* Returns whether a trial begins, which holds r. */
+static inline int room_on_loss(struct room *r, u64 now, const struct loss *loss)
 {
 	int formed = loss->longest >= times(loss->packet_time, SHORTEST_BUFFER);
+	int full = formed && times(more(loss->delay, loss->packet_time), 8) >= times(loss->longest, 7);
 	u64 steady = larger(loss->steady / 1000, 1);
+	u64 half = loss->target / 1000 * ONE / steady / 2;
+	int others = formed && (loss->often_empty || loss->longest > times(loss->target, OTHERS_QUEUE));
+	int begins = 0;
 
-	if (!formed || times(more(loss->delay, loss->packet_time), 8) < times(loss->longest, 7)) {
+	if (!full)
 		r->partial_at = now;
-		if (!formed && loss->frequent && now >= r->next_trial_at) {
-			if (!r->policed_kbps)
-				r->policed_kbps = larger(loss->rate / 1000, 1);
-			room_cut_to(r, now, loss->base / POLICED_PART / 1000 * ONE / steady);
-			r->next_trial_at = now + NEXT_TRIAL;
+	if (times(less(loss->delay, loss->packet_time), 8) >= times(loss->target, 9))
+		return 0;
+	if (full) {
+		if (less(now, r->partial_at) > times(loss->smoothed_rtt, 2)) {
+			room_cut_to(r, now, half);
+			trial_end(&r->trial);
 		}
-	} else if (times(less(loss->delay, loss->packet_time), 8) < times(loss->target, 9) &&
-		   less(now, r->partial_at) > times(loss->smoothed_rtt, 2)) {
-		room_cut_to(r, now, loss->target / 1000 * ONE / 2 / steady);
-		r->policed_kbps = 0;
+	} else if (!others && loss->packet_time < SLOWEST_TRIED && trial_lowers(&r->trial, now, loss->lost)) {
+		begins = trial_on_lowered(&r->trial, now, loss->rate, loss->lost);
+		room_cut_to(r, now, begins ? half / 2 : half);
 	}
+	return begins;
 }
 
 /* The packets whose loss halved c arrived after all. */
 static inline void room_undo(struct room *r)
 {
 	r->share = larger(r->share, r->share_before);
-	if (!room_is_bounded(r))
-		r->policed_kbps = 0;
+	room_end_where_unbounded(r);
 	r->share_before = 0;
 }
 
-static inline void room_grow(struct room *r, u64 now, u64 steady, u64 longest, u64 rate, u64 lost)
+/* Judges a trial, and returns r before it if the losses are random, or 0. */
+static inline u64 room_judge(struct room *r, u64 now, u64 rate, u64 lost)
 {
-	if (rate / 1000 < r->policed_kbps / 2) {
-		r->policed_kbps = 0;
-		r->share = UNBOUNDED;
-		r->next_trial_at = now + GROWTH;
-	} else if (room_is_bounded(r) && !(r->policed_kbps && lost * POLICED_LOSS > ONE)) {
-		u64 passed = smaller(less(now, r->grown_at), GROWTH);
+	u64 before = 0;
 
-		r->share = smaller(r->share + passed / 1000 * ONE / (GROWTH / 1000), UNBOUNDED);
-		if (r->share * (steady / 1000) / ONE > longest / 1000)
-			r->share = UNBOUNDED;
-		if (!room_is_bounded(r))
-			r->policed_kbps = 0;
+	switch (trial_judge(&r->trial, now, rate, lost, &before)) {
+	case HALVED:
+		r->share = smaller(r->share * 2, UNBOUNDED);
+		room_end_where_unbounded(r);
+		break;
+	case RANDOM:
+		r->share = UNBOUNDED;
+		break;
+	case NO_VERDICT:
+		break;
 	}
+	return before;
+}
+
+static inline void room_grow(struct room *r, u64 now, u64 steady, u64 longest, u64 lost)
+{
+	u64 passed = smaller(less(now, r->grown_at), GROWTH) / 1000;
+
+	if (room_is_bounded(r) && passed < GROWTH_STEP / 1000)
+		return;
 	r->grown_at = now;
+	if (!room_is_bounded(r))
+		return;
+	steady = larger(steady / 1000, 1);
+	if (!r->trial.loss_before)
+		r->share += passed * ONE / (GROWTH / 1000);
+	else if (lost * TRIED_LOSS <= ONE)
+		r->share += larger(r->share * passed / (TRIED_GROWTH / 1000), 1);
+	r->share = smaller(r->share, UNBOUNDED);
+	if (r->share * steady / ONE > longest / 1000)
+		r->share = UNBOUNDED;
+	room_end_where_unbounded(r);
 }
 
 /* --- estimates.rs --- */
@@ -361,9 +486,8 @@ static inline void room_grow(struct room *r, u64 now, u64 steady, u64 longest, u
 #define EMPTY_PART 13
 #define EMPTY (2 * MS)
 #define REFILL_PART 4
+#define OFTEN_EMPTY 16
 #define REFILL_LOSS 32
-#define FREQUENT_LOSS 24
-#define OFTEN_EMPTY 8
 #define DRAINED (500 * MS)
 #define LONGEST_LOOK (200 * MS)
 #define UNMEASURED (80 * MS)
@@ -459,6 +583,9 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 	share_forget_step(&e->lost);
 	share_update(&e->lost, h->now, h->lost + h->marked * packet, h->acked + h->lost, packet * STEP_PACKETS,
 		     LOST_STEPS);
+	if (settled)
+		trial_count(&e->room.trial, h->now, h->smoothed_rtt, h->lost + h->marked * packet,
+			    h->acked + h->lost);
 	if (settled && h->lost && h->lost_sent > e->room.cut_at) {
 		u64 bare = least_get(&e->path.bare);
 		struct loss loss = {
@@ -467,14 +594,14 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 			.packet_time = time_for(e->rate, packet),
 			.target = e->target,
 			.steady = e->steady,
-			.base = e->base,
 			.rate = e->rate,
 			.smoothed_rtt = h->smoothed_rtt,
-			.frequent = share_get(&e->lost) * FREQUENT_LOSS > ONE &&
-				    share_get(&e->empty) * OFTEN_EMPTY > ONE,
+			.lost = share_get(&e->lost),
+			.often_empty = share_get(&e->empty) * OFTEN_EMPTY > ONE,
 		};
 
-		room_on_loss(&e->room, h->now, &loss);
+		if (room_on_loss(&e->room, h->now, &loss))
+			estimates_set_rate(e, e->rate / 8 * 7);
 	}
 	if (settled) {
 		share_forget_step(&e->late);
@@ -501,7 +628,7 @@ static inline void estimates_update_target(struct estimates *e)
 		.rate = e->rate,
 		.budget = e->budget / 1000,
 		/* Losses of a trial do not lower its own target. */
-		.lost = e->room.policed_kbps ? 0 : lost,
+		.lost = e->room.trial.loss_before ? 0 : lost,
 		.empty = empty,
 		.late = late,
 		.room = e->room.share,
@@ -518,7 +645,7 @@ static inline void estimates_update_target(struct estimates *e)
 
 static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, int steady)
 {
-	u64 since_drained, period, rate = 0;
+	u64 since_drained, period, before, rate = 0;
 
 	e->base = path_base(&e->path);
 	e->queue = path_queue(&e->path);
@@ -528,8 +655,9 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 		int drained = since_drained <= more(period, times(e->smoothed_rtt, 2));
 		u64 refill = less(e->base / REFILL_PART, e->budget / 2);
 
-		if (rate > e->rate || !(e->dry || drained) || e->queue > larger(e->target, refill) ||
-		    share_exceeds(&e->lost, REFILL_LOSS, packet))
+		if (e->room.trial.open ? e->queue > e->steady
+				       : rate > e->rate || !(e->dry || drained) || e->queue > larger(e->target, refill) ||
+						 share_exceeds(&e->lost, REFILL_LOSS, packet))
 			estimates_set_rate(e, rate);
 	}
 	share_forget_step(&e->empty);
@@ -541,7 +669,10 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 		share_update(&e->empty, now, empty, look, 1, CHANNEL_STEPS);
 	}
 	e->looked = now;
-	room_grow(&e->room, now, e->steady, e->budget, e->rate, share_get(&e->lost));
+	before = room_judge(&e->room, now, e->rate, share_get(&e->lost));
+	if (before > e->rate)
+		estimates_set_rate(e, before);
+	room_grow(&e->room, now, e->steady, e->budget, share_get(&e->lost));
 	estimates_update_target(e);
 	e->deliveries.spacing = estimates_period(e, packet) / MARKS_PER_PERIOD;
 	e->deliveries.silence = larger(SILENCE, smaller(times(time_for(e->rate, packet), 2), LONGEST_SILENCE));

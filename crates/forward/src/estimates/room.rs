@@ -8,24 +8,29 @@
 //! Random losses occur at any queue and are no overflow. An overflow is a loss while the delay is
 //! near the longest of the last seconds, without a recent loss at a shorter queue.
 //!
-//! A policer (RFC 2475 §2.3.3.3) or a buffer of a few packets drops what exceeds its rate, and no
-//! queue forms. The share q ÷ (D + q) of the packets is then lost. Where that many are lost by
-//! chance, r falls as q does, while a policer lets r pass at any q. So c is lowered as a trial.
+//! Where losses are frequent without a full buffer, c is lowered as a [`Trial`].
 
 use crate::law::{ONE, UNBOUNDED};
-use verus_core::units::{Duration, Rate, Time};
+use verus_core::units::{Bytes, Duration, Rate, Time};
+
+use super::trial::{Trial, Verdict};
 
 /// The time in which c grows by s: that over which e and l are averaged.
 const GROWTH: Duration = Duration::from_secs(16);
+/// The time between two steps of this growth. The growth between two acknowledgements would be
+/// rounded to nothing.
+const GROWTH_STEP: Duration = Duration::from_millis(16);
 /// The shortest buffer that shows in the delays, in packets at r. Where the longest delay is less,
 /// no queue has formed, and the losses are random.
 const SHORTEST_BUFFER: u64 = 4;
-/// Divisor of D that gives the target on a policed path: one in 33 packets is then lost.
-const POLICED_PART: u64 = 32;
+/// A queue of more than this many q is not the flow's own.
+const OTHERS_QUEUE: u64 = 4;
+/// The longest time that a packet takes at r in a trial: otherwise too few are sent to know p.
+const SLOWEST_TRIED: Duration = Duration::from_millis(20);
+/// The time in which c grows to the e-fold in a trial, without a loss.
+const TRIED_GROWTH: Duration = Duration::from_secs(8);
 /// The share of lost packets above which that target does not grow: one in this many.
-const POLICED_LOSS: u64 = 128;
-/// The time in which p shows what a trial changed.
-const NEXT_TRIAL: Duration = Duration::from_secs(2);
+const TRIED_LOSS: u64 = 128;
 
 /// The queue at a loss.
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +41,19 @@ pub(super) struct FullQueue {
     pub(super) longest: Duration,
     /// The time that a packet takes at r, which is the queue's granularity.
     pub(super) packet_time: Duration,
+    /// Whether the queue is often empty.
+    pub(super) is_often_empty: bool,
 }
 
 impl FullQueue {
     /// Whether a queue has formed.
     fn has_formed(&self) -> bool {
         self.longest >= self.packet_time * SHORTEST_BUFFER
+    }
+
+    /// Whether the queue was at times so long that other flows or a link of varying rate made it.
+    fn is_others(&self, target: Duration) -> bool {
+        self.has_formed() && (self.is_often_empty || self.longest > target * OTHERS_QUEUE)
     }
 
     /// Whether the buffer was full: a queue has formed, and the delay was within an eighth of the
@@ -59,13 +71,11 @@ pub(super) struct Loss {
     pub(super) target: Duration,
     /// s.
     pub(super) steady: Duration,
-    /// D.
-    pub(super) base: Duration,
     /// r.
     pub(super) rate: Rate,
     pub(super) smoothed_rtt: Duration,
-    /// Whether packets are lost often, although the queue is often empty.
-    pub(super) is_frequent: bool,
+    /// p, 2^-16.
+    pub(super) lost: u64,
 }
 
 /// c, and when it last changed.
@@ -73,6 +83,8 @@ pub(super) struct Loss {
 pub(super) struct Room {
     /// c, 2^-16, at most [`UNBOUNDED`].
     share: u32,
+    /// When c last grew, or was no bound.
+    grown_at: Time,
     /// When c was last halved. Losses of packets that left earlier belong to that overflow.
     cut_at: Time,
     /// When a packet was last lost in a buffer that was not full.
@@ -81,23 +93,19 @@ pub(super) struct Room {
     share_before: u32,
     /// When the packet left whose loss last halved c.
     cut_by: Time,
-    /// r when c became that of a path which drops what exceeds its rate, without a queue, kbit/s; zero
-    /// where it is no such path.
-    policed_kbps: u32,
-    /// When the next trial may begin.
-    next_trial_at: Time,
+    trial: Trial,
 }
 
 impl Room {
     pub(super) fn new() -> Self {
         Room {
             share: UNBOUNDED as u32,
+            grown_at: Time::ZERO,
             cut_at: Time::ZERO,
             partial_at: Time::ZERO,
             share_before: UNBOUNDED as u32,
             cut_by: Time::ZERO,
-            policed_kbps: 0,
-            next_trial_at: Time::ZERO,
+            trial: Trial::new(),
         }
     }
 
@@ -111,9 +119,14 @@ impl Room {
         self.get() < UNBOUNDED
     }
 
-    /// Whether the bound is that of a path which drops what exceeds its rate, without a queue.
-    pub(super) fn is_policed(&self) -> bool {
-        self.policed_kbps > 0
+    /// Whether c is that of a trial.
+    pub(super) fn is_trial(&self) -> bool {
+        self.trial.is_on()
+    }
+
+    /// Whether a trial holds r.
+    pub(super) fn holds_rate(&self) -> bool {
+        self.trial.holds_rate()
     }
 
     /// Whether a lost packet that left at `left_at` is evidence of a new overflow. The last
@@ -122,27 +135,32 @@ impl Room {
         left_at > self.cut_at
     }
 
-    /// Halves c if a packet that left at `left_at` was lost in a full buffer. Begins a trial where
-    /// losses are frequent and no queue forms.
-    pub(super) fn on_loss(&mut self, now: Time, left_at: Time, loss: &Loss) {
+    /// Halves c if a packet that left at `left_at` was lost in a full buffer, or in a trial, which
+    /// begins with a quarter. Returns the rate that a trial holds if one begins.
+    pub(super) fn on_loss(&mut self, now: Time, left_at: Time, loss: &Loss) -> Option<Rate> {
         let queue = &loss.queue;
-        let steady = loss.steady.as_micros().max(1);
-        if !queue.is_full() {
+        let is_full = queue.is_full();
+        if !is_full {
             self.partial_at = now;
-            if !queue.has_formed() && loss.is_frequent && now >= self.next_trial_at {
-                let share = (loss.base / POLICED_PART).as_micros() * ONE / steady;
-                self.cut_to(now, left_at, share);
-                if !self.is_policed() {
-                    self.policed_kbps = kbps(loss.rate).max(1);
-                }
-                self.next_trial_at = now + NEXT_TRIAL;
-            }
-        } else if queue.delay.saturating_sub(queue.packet_time) * 8 < loss.target * 9
-            && now.since(self.partial_at) > loss.smoothed_rtt * 2
-        {
-            self.cut_to(now, left_at, (loss.target.as_micros() * ONE / 2) / steady);
-            self.policed_kbps = 0;
         }
+        if queue.delay.saturating_sub(queue.packet_time) * 8 >= loss.target * 9 {
+            return None;
+        }
+        let half = loss.target.as_micros() * ONE / loss.steady.as_micros().max(1) / 2;
+        if is_full {
+            if now.since(self.partial_at) > loss.smoothed_rtt * 2 {
+                self.cut_to(now, left_at, half);
+                self.trial.end();
+            }
+        } else if !queue.is_others(loss.target)
+            && queue.packet_time < SLOWEST_TRIED
+            && self.trial.lowers(now, loss.lost)
+        {
+            let begins = self.trial.on_lowered(now, loss.rate, loss.lost);
+            self.cut_to(now, left_at, if begins { half / 2 } else { half });
+            return begins.then(|| Trial::held(loss.rate));
+        }
+        None
     }
 
     fn cut_to(&mut self, now: Time, left_at: Time, share: u64) {
@@ -162,38 +180,56 @@ impl Room {
 
     fn end_where_unbounded(&mut self) {
         if !self.is_bounded() {
-            self.policed_kbps = 0;
+            self.trial.end();
         }
     }
 
-    /// Ends a trial if r has halved: the losses are random, or other flows have come.
-    pub(super) fn on_rate(&mut self, now: Time, rate: Rate) {
-        if kbps(rate) < self.policed_kbps / 2 {
-            (self.policed_kbps, self.share) = (0, UNBOUNDED as u32);
-            self.next_trial_at = now + GROWTH;
+    /// Counts for a trial what was `lost` or marked, and what was `settled`: lost or delivered.
+    pub(super) fn count(&mut self, now: Time, smoothed_rtt: Duration, lost: Bytes, settled: Bytes) {
+        self.trial.count(now, smoothed_rtt, lost, settled);
+    }
+
+    /// Judges a trial by r and by p, which is `lost`, 2^-16. Returns r before it if the losses are
+    /// random.
+    pub(super) fn judge(&mut self, now: Time, rate: Rate, lost: u64) -> Option<Rate> {
+        match self.trial.judge(now, rate, lost) {
+            Verdict::None => None,
+            Verdict::Halved => {
+                self.share = self.share.saturating_mul(2).min(UNBOUNDED as u32);
+                self.end_where_unbounded();
+                None
+            }
+            Verdict::Random(before) => {
+                self.share = UNBOUNDED as u32;
+                Some(before)
+            }
         }
     }
 
-    /// Grows c by the time since the last call, unless the path is policed and p, which is `lost`,
-    /// 2^-16, shows it. The bound ends where c · s exceeds `longest`.
-    pub(super) fn grow(
-        &mut self,
-        elapsed: Duration,
-        steady: Duration,
-        longest: Duration,
-        lost: u64,
-    ) {
-        if self.is_bounded() && !(self.is_policed() && lost * POLICED_LOSS > ONE) {
-            let share = self.get() + elapsed.min(GROWTH).as_micros() * ONE / GROWTH.as_micros();
-            let is_beyond = share * steady.as_micros() / ONE > longest.as_micros();
-            self.share = if is_beyond { UNBOUNDED } else { share }.min(UNBOUNDED) as u32;
-            self.end_where_unbounded();
+    /// Grows c with time; in a trial slowly, and only while p, which is `lost`, 2^-16, is low. The
+    /// bound ends where c · s exceeds `longest`.
+    pub(super) fn grow(&mut self, now: Time, [steady, longest]: [Duration; 2], lost: u64) {
+        let elapsed = now.since(self.grown_at).min(GROWTH);
+        if self.is_bounded() && elapsed < GROWTH_STEP {
+            return;
         }
+        self.grown_at = now;
+        if !self.is_bounded() {
+            return;
+        }
+        let (elapsed, steady) = (elapsed.as_micros(), steady.as_micros().max(1));
+        let growth = if !self.is_trial() {
+            elapsed * ONE / GROWTH.as_micros()
+        } else if lost * TRIED_LOSS <= ONE {
+            (self.get() * elapsed / TRIED_GROWTH.as_micros()).max(1)
+        } else {
+            0
+        };
+        let share = self.get() + growth;
+        let is_beyond = share * steady / ONE > longest.as_micros();
+        self.share = if is_beyond { UNBOUNDED } else { share }.min(UNBOUNDED) as u32;
+        self.end_where_unbounded();
     }
-}
-
-fn kbps(rate: Rate) -> u32 {
-    u32::try_from(rate.as_bps() / 1000).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -210,6 +246,7 @@ mod tests {
             delay: Duration::from_millis(delay_ms),
             longest: Duration::from_millis(longest_ms),
             packet_time: Duration::from_micros(100),
+            is_often_empty: false,
         }
     }
 
@@ -218,10 +255,9 @@ mod tests {
             queue: *queue,
             target,
             steady: STEADY,
-            base: RTT,
             rate: RATE,
             smoothed_rtt: RTT,
-            is_frequent: false,
+            lost: 0,
         }
     }
 
@@ -271,48 +307,65 @@ mod tests {
         assert!(!room.is_bounded());
     }
 
-    /// A loss on a path without a queue, of many.
-    fn lose_often(room: &mut Room, at_ms: u64) {
+    /// A loss in a queue that is not full, of one packet in twenty.
+    fn lose_often(room: &mut Room, at_ms: u64) -> Option<Rate> {
         let loss = Loss {
-            is_frequent: true,
-            ..loss(&queue(0, 0), STEADY)
+            lost: ONE / 20,
+            ..loss(&queue(1, 2), STEADY)
         };
         let now = Time::from_millis(at_ms);
-        room.on_loss(now, now - RTT, &loss);
+        room.on_loss(now, now - RTT, &loss)
     }
 
     #[test]
-    fn frequent_losses_without_a_queue_lower_the_target_to_a_part_of_the_round_trip() {
+    fn frequent_losses_in_a_queue_that_is_not_full_lower_the_target_as_a_trial() {
         let mut room = Room::new();
-        lose_often(&mut room, 3000);
-        assert!(room.is_policed());
+        assert_eq!(lose_often(&mut room, 3000), Some(Rate::from_bps(8_750_000)));
+        assert!(room.is_trial() && room.holds_rate());
         let first = room.get();
-        assert_eq!(first, 625 * ONE / 10_000);
+        assert_eq!(first, ONE / 4);
 
-        // It does not grow while packets are lost, and then as any other.
-        room.grow(SECOND, STEADY, STEADY * 9, ONE / 50);
+        // It does not grow while packets are lost, and then to the e-fold in 8 s.
+        let delays = [STEADY, STEADY * 9];
+        room.grow(Time::from_millis(4000), delays, ONE / 50);
         assert_eq!(room.get(), first);
-        room.grow(SECOND, STEADY, STEADY * 9, 0);
-        assert_eq!(room.get(), first + ONE / 16);
-        lose_often(&mut room, 4900);
-        assert_eq!(room.get(), first + ONE / 16);
-        lose_often(&mut room, 5000);
-        assert_eq!(room.get(), first);
+        for ms in 4000..=12_000 {
+            room.grow(Time::from_millis(ms), delays, 0);
+        }
+        assert!(room.get().abs_diff(first * 271 / 100) < first / 10);
     }
 
     #[test]
-    fn a_trial_that_halves_the_rate_shows_random_losses_and_is_not_repeated_soon() {
+    fn random_losses_restore_the_bound_and_the_rate() {
         let mut room = Room::new();
         lose_often(&mut room, 3000);
-        lose_often(&mut room, 5500);
-        room.on_rate(Time::from_millis(6000), Rate::from_bps(5_000_000));
-        assert!(room.is_policed());
-        room.on_rate(Time::from_millis(7000), Rate::from_bps(4_999_000));
-        assert!(!room.is_policed() && !room.is_bounded());
-        lose_often(&mut room, 22_000);
-        assert!(!room.is_bounded());
-        lose_often(&mut room, 23_000);
-        assert!(room.is_policed());
+        assert_eq!(
+            room.judge(Time::from_millis(5000), RATE, ONE / 20),
+            Some(RATE)
+        );
+        assert!(!room.is_trial() && !room.is_bounded());
+    }
+
+    #[test]
+    fn the_bound_doubles_when_the_rate_halves() {
+        let mut room = Room::new();
+        lose_often(&mut room, 3000);
+        let first = room.get();
+        room.count(Time::from_millis(4000), RTT, Bytes::ZERO, Bytes::new(9000));
+        assert_eq!(
+            room.judge(Time::from_millis(5000), Rate::from_bps(3_000_000), 0),
+            None
+        );
+        assert_eq!(room.get(), 2 * first);
+    }
+
+    #[test]
+    fn a_full_buffer_ends_a_trial() {
+        let mut room = Room::new();
+        lose_often(&mut room, 3000);
+        lose(&mut room, 4000, &queue(2, 2), STEADY);
+        assert!(!room.is_trial());
+        assert_eq!(room.get(), ONE / 2);
     }
 
     #[test]
@@ -323,15 +376,31 @@ mod tests {
     }
 
     #[test]
+    fn the_bound_grows_as_much_between_frequent_acknowledgements() {
+        let mut room = Room::new();
+        room.grow(Time::from_millis(1000), [STEADY, STEADY * 2], 0);
+        lose(&mut room, 1000, &queue(2, 2), STEADY);
+        for us in (1_000_000..=9_000_000).step_by(20) {
+            room.grow(
+                Time::ZERO + Duration::from_micros(us),
+                [STEADY, STEADY * 2],
+                0,
+            );
+        }
+        assert!(room.get().abs_diff(ONE) < ONE / 50);
+    }
+
+    #[test]
     fn the_bound_grows_by_a_steady_queue_in_sixteen_seconds_and_ends() {
         let mut room = Room::new();
+        room.grow(Time::from_millis(1000), [STEADY, STEADY * 2], 0);
         lose(&mut room, 1000, &queue(2, 2), STEADY);
-        for _ in 2..=9 {
-            room.grow(SECOND, STEADY, STEADY * 2, 0);
+        for s in 2..=9 {
+            room.grow(Time::ZERO + SECOND * s, [STEADY, STEADY * 2], 0);
         }
         assert_eq!(room.get(), ONE);
-        for _ in 10..=26 {
-            room.grow(SECOND, STEADY, STEADY * 2, 0);
+        for s in 10..=26 {
+            room.grow(Time::ZERO + SECOND * s, [STEADY, STEADY * 2], 0);
         }
         assert!(!room.is_bounded());
     }

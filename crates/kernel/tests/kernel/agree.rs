@@ -198,13 +198,12 @@ fn assert_agreement(path: &Path, budget_ms: f64, duration_ms: u64) -> f64 {
 
 /// A buffer of three packets drops what exceeds the link's rate, as a policer does.
 #[test]
-fn both_laws_agree_where_no_queue_forms() {
+fn both_laws_agree_in_trials_of_a_shorter_queue() {
     let policed = Path {
         rate_kbps: 10_000,
         buffer_ms: 3,
         ..STEADY
     };
-    // A thirty-second of the round trip.
     let lowest_ms = assert_agreement(&policed, 90.0, 60_000);
     assert!(lowest_ms < 1.3, "{lowest_ms} ms");
     let by_chance = Path {

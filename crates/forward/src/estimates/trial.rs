@@ -1,0 +1,252 @@
+//! Trials of a shorter queue, where losses are frequent and do not come from a full buffer.
+//!
+//! A policer (RFC 2475 §2.3.3.3), a buffer of a few packets and a queue that drops early (RFC 8289,
+//! RFC 8033, RED) lose less if the flow's queue is shorter. Random losses do not. So c is lowered,
+//! and r held a little below what was delivered, until p is measured anew. Where p has not halved,
+//! the losses are random: c is restored, and the next trial begins later each time.
+
+use verus_core::units::{Bytes, Duration, Rate, Time};
+
+use crate::law::ONE;
+
+/// The share of lost packets beyond which losses are frequent: one in this many.
+const FREQUENT_LOSS: u64 = 48;
+/// The time over which p is averaged: that for which losses are frequent before a trial, for which
+/// a trial holds r and measures p, and between two cuts of c.
+const MEMORY: Duration = Duration::from_secs(2);
+/// The time after which a trial ends that had lowered p, if p is high again. Another flow that
+/// comes is itself in a trial by then.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The time from a trial that failed to the next, which doubles up to 8 times as long.
+const PAUSE: Duration = Duration::from_secs(16);
+const LONGEST_PAUSES: u8 = 3;
+/// The part of r that a trial holds: more would exceed a policer's rate by the noise of r.
+const HELD: (u64, u64) = (7, 8);
+
+/// The result of a trial that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The trial goes on, or there is none.
+    None,
+    /// r has halved beside other flows.
+    Halved,
+    /// The losses are random; r was this before the trial, or is unknown.
+    Random(Rate),
+}
+
+/// Whether a trial is on, and what was measured before and in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trial {
+    /// p before the trial, 2^-16; zero outside of one.
+    loss_before: u32,
+    /// r before the trial, or when c was last doubled, kbit/s.
+    rate_kbps: u32,
+    /// When p was last low, or in a trial less than half of that before.
+    calm_at: Time,
+    /// When c may be lowered next, and the verdict on an open trial is due.
+    next_at: Time,
+    /// Bytes lost or marked, and bytes lost or delivered, since a round trip after the beginning.
+    lost: u32,
+    settled: u32,
+    /// Whether a trial has yet to show its worth.
+    is_open: bool,
+    /// Trials that failed since one succeeded.
+    failed: u8,
+}
+
+impl Trial {
+    pub(super) fn new() -> Self {
+        Trial {
+            loss_before: 0,
+            rate_kbps: 0,
+            calm_at: Time::ZERO,
+            next_at: Time::ZERO,
+            lost: 0,
+            settled: 0,
+            is_open: false,
+            failed: 0,
+        }
+    }
+
+    /// Whether c is that of a trial.
+    pub(super) fn is_on(&self) -> bool {
+        self.loss_before > 0
+    }
+
+    /// Whether r keeps its value, so that only q changes what is lost.
+    pub(super) fn holds_rate(&self) -> bool {
+        self.is_open
+    }
+
+    /// Whether a loss at the flow's own queue lowers c. `lost`: p.
+    pub(super) fn lowers(&self, now: Time, lost: u64) -> bool {
+        let has_lasted = self.is_on() || now.since(self.calm_at) > MEMORY;
+        lost * FREQUENT_LOSS > ONE && has_lasted && now >= self.next_at
+    }
+
+    /// Notes that c was lowered; returns whether a trial begins.
+    pub(super) fn on_lowered(&mut self, now: Time, rate: Rate, lost: u64) -> bool {
+        self.next_at = now + MEMORY;
+        if self.is_on() {
+            return false;
+        }
+        self.loss_before = lost.clamp(1, ONE) as u32;
+        self.rate_kbps = kbps(rate);
+        (self.lost, self.settled, self.is_open) = (0, 0, true);
+        true
+    }
+
+    /// The rate that a trial holds.
+    pub(super) fn held(rate: Rate) -> Rate {
+        Rate::from_bps(rate.as_bps() / HELD.1 * HELD.0)
+    }
+
+    /// Counts what was `lost` or marked, and what was `settled`: lost or delivered.
+    pub(super) fn count(&mut self, now: Time, smoothed_rtt: Duration, lost: Bytes, settled: Bytes) {
+        if self.is_open && now + MEMORY > self.next_at + smoothed_rtt {
+            let added = |sum: u32, bytes: Bytes| {
+                sum.saturating_add(u32::try_from(bytes.get()).unwrap_or(u32::MAX))
+            };
+            self.lost = added(self.lost, lost);
+            self.settled = added(self.settled, settled);
+        }
+    }
+
+    /// Judges the trial by `rate`, which is r, and `lost`, which is p.
+    pub(super) fn judge(&mut self, now: Time, rate: Rate, lost: u64) -> Verdict {
+        let half_before = u64::from(self.loss_before / 2);
+        if lost * FREQUENT_LOSS <= ONE || lost < half_before {
+            self.calm_at = now;
+        }
+        if !self.is_on() {
+            return Verdict::None;
+        }
+        if self.is_open {
+            if now < self.next_at {
+                return Verdict::None;
+            }
+            self.is_open = false;
+            if u64::from(self.lost) * ONE >= u64::from(self.settled) * half_before {
+                return self.fail(now, Rate::from_bps(u64::from(self.rate_kbps) * 1000));
+            }
+            (self.calm_at, self.failed) = (now, 0);
+        } else if now.since(self.calm_at) > PATIENCE {
+            return self.fail(now, Rate::default());
+        }
+        if kbps(rate) < self.rate_kbps / 2 {
+            self.rate_kbps = kbps(rate);
+            return Verdict::Halved;
+        }
+        Verdict::None
+    }
+
+    fn fail(&mut self, now: Time, rate: Rate) -> Verdict {
+        self.end();
+        self.next_at = now + PAUSE * (1 << self.failed);
+        self.failed = (self.failed + 1).min(LONGEST_PAUSES);
+        Verdict::Random(rate)
+    }
+
+    /// Ends the trial, since c no longer limits, or a full buffer does.
+    pub(super) fn end(&mut self) {
+        (self.loss_before, self.is_open) = (0, false);
+    }
+}
+
+fn kbps(rate: Rate) -> u32 {
+    u32::try_from(rate.as_bps() / 1000).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: Rate = Rate::from_bps(8_000_000);
+    const RTT: Duration = Duration::from_millis(40);
+    /// p of one packet in twenty.
+    const FREQUENT: u64 = ONE / 20;
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    /// A trial that began at 3 s and counted `lost` of a thousand bytes.
+    fn trial(lost: u64) -> Trial {
+        let mut trial = Trial::new();
+        trial.judge(at(900), RATE, 0);
+        assert!(!trial.lowers(at(2900), FREQUENT));
+        assert!(trial.lowers(at(3000), FREQUENT));
+        assert!(trial.on_lowered(at(3000), RATE, FREQUENT));
+        let (lost, settled) = (Bytes::new(lost), Bytes::new(1000));
+        trial.count(at(3040), RTT, settled, settled);
+        trial.count(at(3041), RTT, lost, settled);
+        trial
+    }
+
+    #[test]
+    fn losses_are_frequent_for_two_seconds_before_a_trial() {
+        let mut trial = Trial::new();
+        trial.judge(at(1000), RATE, ONE / 49);
+        assert!(!trial.lowers(at(3000), FREQUENT));
+        assert!(!trial.lowers(at(3001), ONE / 49));
+        assert!(trial.lowers(at(3001), FREQUENT));
+    }
+
+    #[test]
+    fn a_trial_that_does_not_halve_the_losses_ends_and_restores_the_rate() {
+        let mut trial = trial(25);
+        assert!(trial.holds_rate());
+        assert_eq!(trial.judge(at(4999), RATE, FREQUENT), Verdict::None);
+        assert_eq!(trial.judge(at(5000), RATE, FREQUENT), Verdict::Random(RATE));
+        assert!(!trial.is_on() && !trial.holds_rate());
+    }
+
+    #[test]
+    fn pauses_between_failed_trials_double_until_one_succeeds() {
+        let mut trial = Trial::new();
+        let mut now = at(3000);
+        for seconds in [16, 32, 64, 128, 128] {
+            assert!(trial.on_lowered(now, RATE, FREQUENT));
+            now += MEMORY;
+            assert_eq!(trial.judge(now, RATE, FREQUENT), Verdict::Random(RATE));
+            now += Duration::from_secs(seconds);
+            assert!(!trial.lowers(now - RTT, FREQUENT) && trial.lowers(now, FREQUENT));
+        }
+        trial.on_lowered(now, RATE, FREQUENT);
+        trial.count(now + RTT * 2, RTT, Bytes::ZERO, Bytes::new(1000));
+        assert_eq!(trial.judge(now + MEMORY, RATE, FREQUENT), Verdict::None);
+        assert_eq!(trial.failed, 0);
+    }
+
+    #[test]
+    fn a_trial_that_halved_the_losses_goes_on_and_lowers_c_again() {
+        let mut trial = trial(24);
+        assert_eq!(trial.judge(at(5000), RATE, FREQUENT), Verdict::None);
+        assert!(trial.is_on() && !trial.holds_rate());
+        assert!(trial.lowers(at(5000), FREQUENT));
+        assert!(!trial.on_lowered(at(5000), RATE, FREQUENT));
+        assert!(!trial.lowers(at(6999), FREQUENT));
+    }
+
+    #[test]
+    fn it_ends_when_losses_stay_frequent_for_three_seconds() {
+        let mut trial = trial(0);
+        trial.judge(at(5000), RATE, FREQUENT);
+        assert_eq!(trial.judge(at(8000), RATE, FREQUENT), Verdict::None);
+        trial.judge(at(8000), RATE, FREQUENT / 2 - 1);
+        assert_eq!(trial.judge(at(11_000), RATE, FREQUENT), Verdict::None);
+        assert_eq!(
+            trial.judge(at(11_001), RATE, FREQUENT),
+            Verdict::Random(Rate::default())
+        );
+    }
+
+    #[test]
+    fn a_rate_that_halves_beside_other_flows_is_reported_once() {
+        let mut trial = trial(0);
+        trial.judge(at(5000), RATE, FREQUENT);
+        let half = Rate::from_bps(3_999_000);
+        assert_eq!(trial.judge(at(5001), half, 0), Verdict::Halved);
+        assert_eq!(trial.judge(at(5002), half, 0), Verdict::None);
+    }
+}
