@@ -210,6 +210,11 @@ OVERLAPS: list[tuple[Table, Table, str]] = [
         "`rate:4` with 1 flow differs from one of `tune` in nothing but the seed",
     ),
     (
+        {"trace": "rate:4", "queue": ["droptail:bytes=120kB", "codel"]},
+        {"trace": "rate:4.0", "queue": ["droptail:bytes=120000", "codel:target_ms=5"]},
+        "`rate:4.0` with 1 flow differs from one of `tune` in nothing but the seed",
+    ),
+    (
         {"trace": "rate:4", "mix": ["forward+cubic", "forward*2+bbr"]},
         {"trace": "rate:4", "mix": ["forward+bbr", "bbr+forward*2"]},
         "a row over `rate:4` with the mix `bbr+forward*2` differs from one of `tune` in nothing but the seed",

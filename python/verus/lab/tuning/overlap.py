@@ -8,22 +8,24 @@ the stretches meet. Halves share no seed, and no path of constant rate with the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from verus import _verus
 from verus.errors import FieldError
 from verus.lab.inputs import digest_of
 from verus.lab.scenario import SCHEMA, Run
+from verus.lab.schema import Scenario
 
 #: Fields of a scenario that name a channel, and those that name another file of a path.
 _CHANNELS, _FILES = (
     tuple(name for name, rule in SCHEMA["properties"].items() if rule.get("x-names") == kind)
     for kind in ("channel", "file")
 )
+_QUEUES = ("queue", "second_queue", "ack_queue")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +117,20 @@ def _distinct(runs: Sequence[Run]) -> Iterator[Stretch]:
 
 def _stretches(run: Run) -> Iterator[Stretch]:
     scenario: dict[str, Any] = dict(run.scenario)
-    for field in _CHANNELS:
-        text = scenario[field]
-        if text is not None and text not in SCHEMA["properties"][field].get("x-words", ()):
-            yield from _crossed(text, scenario["seed"], scenario["duration_s"])
+    for _, text in _channels(scenario):
+        yield from _crossed(text, scenario["seed"], scenario["duration_s"])
     for field in _FILES:
         if scenario[field] is not None:
             digest = _file_digest(scenario[field])
             yield Stretch(channel=digest, name=scenario[field], from_s=0.0, to_s=scenario["duration_s"])
+
+
+def _channels(scenario: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The fields of a scenario that name a channel, with their texts."""
+    for name in _CHANNELS:
+        text = scenario[name]
+        if text is not None and text not in SCHEMA["properties"][name].get("x-words", ()):
+            yield name, text
 
 
 def _crossed(text: str, seed: int, duration_s: float) -> Iterator[Stretch]:
@@ -174,7 +182,17 @@ def _file_digest(path: str) -> str:
 
 
 def _constant_path(run: Run, scheme: str) -> str | None:
-    """All of a row but seed and candidate, where its channel has a constant rate; None for other channels."""
-    if _checked(run.scenario["trace"])["kind"] != "rate":
+    """All of a row but seed and candidate, where its channel has a constant rate; None for other channels.
+
+    Rates and queues have one spelling in it: `rate:12.0` is the path `rate:12`.
+    """
+    scenario: dict[str, Any] = dict(run.scenario)
+    if _checked(scenario["trace"])["kind"] != "rate":
         return None
-    return path_of(run, scheme)
+    for name, text in _channels(scenario):
+        channel_info = _checked(text)
+        if channel_info["kind"] == "rate":
+            scenario[name] = channel_info["mean_mbps"]
+    for name in _QUEUES:
+        scenario[name] = _verus.check_queue(scenario[name])["text"]
+    return path_of(replace(run, scenario=cast("Scenario", scenario)), scheme)
