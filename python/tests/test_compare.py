@@ -171,6 +171,20 @@ def test_a_trace_that_changed_is_not_run_as_the_same(carries: str, verus: Comman
     assert ran.out == ""
 
 
+def test_from_another_folder_a_missing_trace_is_named(
+    verus: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "town").write_text("1\n2\n3\n")
+    verus("compare", "--trace", "town", "--scheme", "cubic", "--duration", "1", "--out", "one")
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    ran = verus("compare", "--from", "../one", "--json")
+    assert ran.code == 2
+    assert f"--from: there is no `town` in `{other}`: run this where these results were made" in ran.err
+    assert verus("compare", "--from", "../one", "--trace", "../town", "--json").code == 0
+
+
 def test_files_have_their_times_in_the_table_the_rows_and_the_page(verus: Command, tmp_path: Path) -> None:
     arguments = ("--trace", "rate:12", "--scheme", "newreno", "--traffic", "files:bytes=3000,gap_s=0.5")
     ran = verus("compare", *arguments, "--duration", "3", "--out", "one", "--report")

@@ -106,8 +106,10 @@ def compare(
         words = (f"{flag_of(field)} {_words(value)}" for field, value in translated.items())
         talk.say(f"netem: {' '.join(words)}")
     settings, earlier = _settings(options, from_)
+    before = _inputs(earlier, options)
+    _check_found(before)
     runs = settings.runs()
-    _check_inputs(runs, earlier, options)
+    _check_unchanged(runs, before)
     digests = Digests()
     read = set(inputs.files_of(run.scenario for run in runs).values())
     for path in read:
@@ -382,14 +384,29 @@ def _settings(options: dict[str, Any], path: Path | None) -> tuple[Settings, Map
     return settings, config
 
 
-def _check_inputs(runs: list[Run], earlier: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Refuses to repeat runs if a file that they read has changed since, unless that file is named anew."""
+def _inputs(earlier: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of the files that earlier runs read, by what names them; not of files that are named anew."""
     before = earlier.get("inputs")
     if not isinstance(before, Mapping):  # of results that were written before there were any
-        return
+        return {}
     anew = " ".join(map(str, options.values()))
+    return {text: digest for text, digest in before.items() if text not in anew}
+
+
+def _check_found(before: Mapping[str, str]) -> None:
+    """Refuses to repeat runs in another folder than theirs, whose files are not found from there."""
+    recordings = {recording["name"].rpartition("/")[2] for recording in _verus.catalogue()}
+    for text in before:
+        if text.rpartition("/")[2] not in recordings and not Path(text).exists():
+            folder = "" if Path(text).is_absolute() else f" in `{Path.cwd()}`"
+            problem = f"there is no `{text}`{folder}: run this where these results were made, or name the file anew"
+            raise FieldError("from", problem)
+
+
+def _check_unchanged(runs: list[Run], before: Mapping[str, str]) -> None:
+    """Refuses to repeat runs if a file that they read has changed since."""
     for text, digest in inputs.digests(runs).items():
-        if text not in anew and before.get(text, digest) != digest:
+        if before.get(text, digest) != digest:
             problem = f"`{text}` is not what it was: its SHA-256 is {digest}, then {before[text]}"
             raise FieldError("from", problem)
 
