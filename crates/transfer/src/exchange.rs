@@ -304,7 +304,16 @@ async fn try_take(
     gauge: &Gauge,
 ) -> Result<Delivered, Trouble> {
     let size = info.size;
-    if already_there(wire, &place, info, room).await? {
+    let mut target = examine_target(wire, &place, info, room).await?;
+    let mut part = None;
+    if target != Target::Same {
+        part = Some(open_part(place.clone()).await?);
+    }
+    if target == Target::Nothing {
+        // Another transfer may have completed the file before its lock on the unfinished one was free.
+        target = examine_target(wire, &place, info, room).await?;
+    }
+    let Some(mut part) = part.filter(|_| target != Target::Same) else {
         wire.send(&Demand::Done).await?;
         gauge.start(size);
         return Ok(Delivered {
@@ -312,8 +321,7 @@ async fn try_take(
             same: true,
             ..Delivered::default()
         });
-    }
-    let mut part = open_part(place).await?;
+    };
     part = {
         let room = room.clone();
         let booked = off(move || part.book(&room, size).map(|_| part)).await?;
@@ -354,13 +362,22 @@ async fn try_take(
     })
 }
 
-/// Whether the same file is already in its place. Another file there is replaced or refused.
-async fn already_there(
+/// What is at the destination of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Nothing,
+    Same,
+    /// Something else, which may be replaced.
+    Other,
+}
+
+/// Examines the destination. What may not be replaced there is refused.
+async fn examine_target(
     wire: &mut Wire,
     place: &Place,
     info: FileInfo,
     room: &Room,
-) -> Result<bool, Trouble> {
+) -> Result<Target, Trouble> {
     let size = info.size;
     let looked = {
         let place = place.clone();
@@ -369,24 +386,24 @@ async fn already_there(
             .map_err(Trouble::Here)?
     };
     let different = match looked {
-        Standing::Nothing => None,
-        _ if place.apart.is_some() => Some("something"),
-        Standing::Different(what) => Some(what),
+        Standing::Nothing => return Ok(Target::Nothing),
+        _ if place.apart.is_some() => "something",
+        Standing::Different(what) => what,
         Standing::SameSize(file) => {
             let (_, kept) = check(wire, Subject::Target, Reader::new(file, size), size).await?;
             if kept == size {
                 let (place, room) = (place.clone(), room.clone());
                 off(move || place.forget_part(&room)).await?;
-                return Ok(true);
+                return Ok(Target::Same);
             }
-            Some("another file of the same size")
+            "another file of the same size"
         }
     };
-    if let Some(what) = different.filter(|_| !place.replace) {
-        let text = format!("{what} of that name is there already; --force replaces it");
-        return Err(Trouble::Here(Refusal::new(Reason::Exists, text)));
+    if place.replace {
+        return Ok(Target::Other);
     }
-    Ok(false)
+    let text = format!("{different} of that name is there already; --force replaces it");
+    Err(Trouble::Here(Refusal::new(Reason::Exists, text)))
 }
 
 /// Writes the data from the peer until its end message. Returns the part and its tally, the bytes

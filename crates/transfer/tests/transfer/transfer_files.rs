@@ -423,6 +423,30 @@ async fn of_two_who_send_one_file_the_newer_wins_and_the_older_is_told() {
     assert_eq!(names.count(), 1, "nothing is left beside it");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_another_transfer_completes_meanwhile_is_not_received_again() {
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    fs::write(world.served("file"), noise(MEGABYTE, 1)).expect("written");
+    let other = Part::open(&Place {
+        folder: Folder::open(&world.home.path().join("mine")).expect("there"),
+        name: "file".into(),
+        replace: false,
+        apart: None,
+    })
+    .expect("a new file");
+    let complete = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        fs::copy(world.served("file"), world.mine("file")).expect("copied");
+        drop(other);
+    };
+    let (get, ()) = tokio::join!(world.get(&client, "file", "file", false), complete);
+    let delivered = get.expect("it is there");
+    assert!(delivered.same && delivered.moved == 0, "{delivered:?}");
+    let names = fs::read_dir(world.mine("")).expect("there");
+    assert_eq!(names.count(), 1, "nothing is left beside it");
+}
+
 /// The server's own files in the folder that it serves, by all paths that lead there.
 const OWN: [&str; 9] = [
     "config/token",
