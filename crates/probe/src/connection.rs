@@ -371,7 +371,7 @@ impl Connection {
             duration,
             silence: terms.silence,
             limit: terms.rate,
-            sending: Bucket::new(terms.rate, SENDING_SAVES, now),
+            sending: Bucket::empty(terms.rate, SENDING_SAVES, now),
             receiving: Bucket::new(terms.accepted, POLICE_SAVES, now),
             in_flight: 0,
             trickle: Trickle::default(),

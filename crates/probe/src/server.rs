@@ -299,7 +299,7 @@ impl<L: Library> Server<L> {
             replies: Vec::new(),
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
-            total: Bucket::new(config.limits.rate, SENDING_SAVES, now),
+            total: Bucket::empty(config.limits.rate, SENDING_SAVES, now),
             total_in: Bucket::new(config.limits.rate, POLICE_SAVES, now),
             waiting: BinaryHeap::new(),
             granted_to: 0,
