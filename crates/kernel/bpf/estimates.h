@@ -261,7 +261,7 @@ static inline int deliveries_rate(const struct deliveries *d, u64 period, u64 sh
 #define TRIAL_MEMORY (2000 * MS)
 #define PATIENCE (3000 * MS)
 #define PAUSE (16000 * MS)
-#define LONGEST_PAUSES 3
+#define MOST_DOUBLINGS 3
 
 struct trial {
 	/* p before the trial, in 2^-16; 0 outside of one. */
@@ -317,7 +317,7 @@ static inline enum verdict trial_fail(struct trial *t, u64 now)
 {
 	trial_end(t);
 	t->next_at = now + (PAUSE << (t->failed & 3));
-	t->failed = smaller(t->failed + 1, LONGEST_PAUSES);
+	t->failed = smaller(t->failed + 1, MOST_DOUBLINGS);
 	return RANDOM;
 }
 

@@ -186,7 +186,7 @@ impl Bucket {
         }
     }
 
-    /// The same, empty: what it grants never exceeds its rate, however short a test is.
+    /// The same, empty: bytes granted never exceed the rate, however short a test is.
     pub fn empty(rate: Option<Rate>, saves: Duration, now: Time) -> Self {
         Bucket {
             level: Bytes::ZERO,

@@ -362,7 +362,7 @@ async fn try_take(
     })
 }
 
-/// What is at the destination of a file.
+/// The state of a file's destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Nothing,
@@ -371,7 +371,7 @@ enum Target {
     Other,
 }
 
-/// Examines the destination. What may not be replaced there is refused.
+/// Examines the destination. A file there that may not be replaced is refused.
 async fn examine_target(
     wire: &mut Wire,
     place: &Place,

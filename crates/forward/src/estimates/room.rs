@@ -146,10 +146,10 @@ impl Room {
         if queue.delay.saturating_sub(queue.packet_time) * 8 >= loss.target * 9 {
             return None;
         }
-        let half = loss.target.as_micros() * ONE / loss.steady.as_micros().max(1) / 2;
+        let half_share = loss.target.as_micros() * ONE / loss.steady.as_micros().max(1) / 2;
         if is_full {
             if now.since(self.partial_at) > loss.smoothed_rtt * 2 {
-                self.cut_to(now, left_at, half);
+                self.cut_to(now, left_at, half_share);
                 self.trial.end();
             }
         } else if !queue.is_others(loss.target)
@@ -157,8 +157,9 @@ impl Room {
             && self.trial.lowers(now, loss.lost)
         {
             let begins = self.trial.on_lowered(now, loss.rate, loss.lost);
-            self.cut_to(now, left_at, if begins { half / 2 } else { half });
-            return begins.then(|| Trial::held(loss.rate));
+            let share = half_share / if begins { 2 } else { 1 };
+            self.cut_to(now, left_at, share);
+            return begins.then(|| Trial::rate_in_trial(loss.rate));
         }
         None
     }
@@ -184,7 +185,7 @@ impl Room {
         }
     }
 
-    /// Counts for a trial what was `lost` or marked, and what was `settled`: lost or delivered.
+    /// Counts for a trial the bytes `lost` or marked, and those `settled`: lost or delivered.
     pub(super) fn count(&mut self, now: Time, smoothed_rtt: Duration, lost: Bytes, settled: Bytes) {
         self.trial.count(now, smoothed_rtt, lost, settled);
     }

@@ -2,7 +2,7 @@
 //!
 //! A policer (RFC 2475 §2.3.3.3), a buffer of a few packets and a queue that drops early (RFC 8289,
 //! RFC 8033, RED) lose less if the flow's queue is shorter. Random losses do not. So c is lowered,
-//! and r held a little below what was delivered, until p is measured anew. Where p has not halved,
+//! and r held a little below the delivery rate, until p is measured anew. Where p has not halved,
 //! the losses are random: c is restored, and the next trial begins later each time.
 
 use verus_core::units::{Bytes, Duration, Rate, Time};
@@ -11,15 +11,15 @@ use crate::law::ONE;
 
 /// The share of lost packets beyond which losses are frequent: one in this many.
 const FREQUENT_LOSS: u64 = 48;
-/// The time over which p is averaged: that for which losses are frequent before a trial, for which
-/// a trial holds r and measures p, and between two cuts of c.
+/// The time over which p is averaged. Losses are frequent for as long before a trial, which then
+/// holds r and measures p for as long. It is also the time between two cuts of c.
 const MEMORY: Duration = Duration::from_secs(2);
 /// The time after which a trial ends that had lowered p, if p is high again. Another flow that
 /// comes is itself in a trial by then.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The time from a trial that failed to the next, which doubles up to 8 times as long.
+/// The time from a trial that failed to the next, and how often it doubles at most.
 const PAUSE: Duration = Duration::from_secs(16);
-const LONGEST_PAUSES: u8 = 3;
+const MOST_DOUBLINGS: u8 = 3;
 /// The part of r that a trial holds: more would exceed a policer's rate by the noise of r.
 const HELD: (u64, u64) = (7, 8);
 
@@ -34,7 +34,7 @@ pub(super) enum Verdict {
     Random(Rate),
 }
 
-/// Whether a trial is on, and what was measured before and in it.
+/// The state of a trial, with the measurements before and in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trial {
     /// p before the trial, 2^-16; zero outside of one.
@@ -73,7 +73,7 @@ impl Trial {
         self.loss_before > 0
     }
 
-    /// Whether r keeps its value, so that only q changes what is lost.
+    /// Whether r keeps its value, so that losses change by q alone.
     pub(super) fn holds_rate(&self) -> bool {
         self.is_open
     }
@@ -97,11 +97,11 @@ impl Trial {
     }
 
     /// The rate that a trial holds.
-    pub(super) fn held(rate: Rate) -> Rate {
+    pub(super) fn rate_in_trial(rate: Rate) -> Rate {
         Rate::from_bps(rate.as_bps() / HELD.1 * HELD.0)
     }
 
-    /// Counts what was `lost` or marked, and what was `settled`: lost or delivered.
+    /// Counts bytes `lost` or marked, and bytes `settled`: lost or delivered.
     pub(super) fn count(&mut self, now: Time, smoothed_rtt: Duration, lost: Bytes, settled: Bytes) {
         if self.is_open && now + MEMORY > self.next_at + smoothed_rtt {
             let added = |sum: u32, bytes: Bytes| {
@@ -143,7 +143,7 @@ impl Trial {
     fn fail(&mut self, now: Time, rate: Rate) -> Verdict {
         self.end();
         self.next_at = now + PAUSE * (1 << self.failed);
-        self.failed = (self.failed + 1).min(LONGEST_PAUSES);
+        self.failed = (self.failed + 1).min(MOST_DOUBLINGS);
         Verdict::Random(rate)
     }
 
@@ -245,8 +245,8 @@ mod tests {
     fn a_rate_that_halves_beside_other_flows_is_reported_once() {
         let mut trial = trial(0);
         trial.judge(at(5000), RATE, FREQUENT);
-        let half = Rate::from_bps(3_999_000);
-        assert_eq!(trial.judge(at(5001), half, 0), Verdict::Halved);
-        assert_eq!(trial.judge(at(5002), half, 0), Verdict::None);
+        let halved = Rate::from_bps(3_999_000);
+        assert_eq!(trial.judge(at(5001), halved, 0), Verdict::Halved);
+        assert_eq!(trial.judge(at(5002), halved, 0), Verdict::None);
     }
 }
