@@ -356,7 +356,7 @@ impl Estimates {
         if let Some(before) = self.room.judge(now, self.rate, self.lost.get()) {
             self.set_rate(self.rate.max(before));
         }
-        let delays = [self.steady, self.budget];
+        let delays = [self.steady, self.base, self.budget];
         self.room.grow(now, delays, self.lost.get());
         self.observed_at = now;
         self.update_target();

@@ -354,6 +354,7 @@ static inline enum verdict trial_judge(struct trial *t, u64 now, u64 rate, u64 l
 
 #define GROWTH (16000 * MS)
 #define GROWTH_STEP (16 * MS)
+#define STEP_ROUNDS 64
 #define SHORTEST_BUFFER 4
 #define OTHERS_QUEUE 4
 #define SLOWEST_TRIED (20 * MS)
@@ -456,22 +457,24 @@ static inline u64 room_judge(struct room *r, u64 now, u64 rate, u64 lost)
 	return before;
 }
 
-static inline void room_grow(struct room *r, u64 now, u64 steady, u64 longest, u64 lost)
+static inline void room_grow(struct room *r, u64 now, u64 steady, u64 base, u64 longest, u64 lost)
 {
-	u64 passed = smaller(less(now, r->grown_at), GROWTH) / 1000;
+	u64 passed = smaller(less(now, r->grown_at), GROWTH);
 
-	if (room_is_bounded(r) && passed < GROWTH_STEP / 1000)
+	if (!room_is_bounded(r)) {
+		r->grown_at = now;
 		return;
-	r->grown_at = now;
-	if (!room_is_bounded(r))
-		return;
-	steady = larger(steady / 1000, 1);
-	if (!r->trial.loss_before)
-		r->share += passed * ONE / (GROWTH / 1000);
-	else if (lost * TRIED_LOSS <= ONE)
-		r->share += larger(r->share * passed / (TRIED_GROWTH / 1000), 1);
-	r->share = smaller(r->share, UNBOUNDED);
-	if (r->share * steady / ONE > longest / 1000)
+	}
+	if (passed >= smaller(GROWTH_STEP, times(base, STEP_ROUNDS))) {
+		r->grown_at = now;
+		passed /= 1000;
+		if (!r->trial.loss_before)
+			r->share += passed * ONE / (GROWTH / 1000);
+		else if (lost * TRIED_LOSS <= ONE)
+			r->share += larger(r->share * passed / (TRIED_GROWTH / 1000), 1);
+		r->share = smaller(r->share, UNBOUNDED);
+	}
+	if (r->share * larger(steady / 1000, 1) / ONE > longest / 1000)
 		r->share = UNBOUNDED;
 	room_end_where_unbounded(r);
 }
@@ -672,7 +675,7 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 	before = room_judge(&e->room, now, e->rate, share_get(&e->lost));
 	if (before > e->rate)
 		estimates_set_rate(e, before);
-	room_grow(&e->room, now, e->steady, e->budget, share_get(&e->lost));
+	room_grow(&e->room, now, e->steady, e->base, e->budget, share_get(&e->lost));
 	estimates_update_target(e);
 	e->deliveries.spacing = estimates_period(e, packet) / MARKS_PER_PERIOD;
 	e->deliveries.silence = larger(SILENCE, smaller(times(time_for(e->rate, packet), 2), LONGEST_SILENCE));

@@ -17,9 +17,10 @@ use super::trial::{Trial, Verdict};
 
 /// The time in which c grows by s: that over which e and l are averaged.
 const GROWTH: Duration = Duration::from_secs(16);
-/// The time between two steps of this growth. The growth between two acknowledgements would be
-/// rounded to nothing.
+/// The time between two steps of this growth, or 64 D if that is less. The growth between two
+/// acknowledgements would be rounded to nothing.
 const GROWTH_STEP: Duration = Duration::from_millis(16);
+const STEP_ROUNDS: u64 = 64;
 /// The shortest buffer that shows in the delays, in packets at r. Where the longest delay is less,
 /// no queue has formed, and the losses are random.
 const SHORTEST_BUFFER: u64 = 4;
@@ -208,27 +209,29 @@ impl Room {
     }
 
     /// Grows c with time; in a trial slowly, and only while p, which is `lost`, 2^-16, is low. The
-    /// bound ends where c · s exceeds `longest`.
-    pub(super) fn grow(&mut self, now: Time, [steady, longest]: [Duration; 2], lost: u64) {
-        let elapsed = now.since(self.grown_at).min(GROWTH);
-        if self.is_bounded() && elapsed < GROWTH_STEP {
-            return;
-        }
-        self.grown_at = now;
+    /// bound ends where c · s exceeds `longest`. `base`: D.
+    pub(super) fn grow(&mut self, now: Time, [steady, base, longest]: [Duration; 3], lost: u64) {
         if !self.is_bounded() {
+            self.grown_at = now;
             return;
         }
-        let (elapsed, steady) = (elapsed.as_micros(), steady.as_micros().max(1));
-        let growth = if !self.is_trial() {
-            elapsed * ONE / GROWTH.as_micros()
-        } else if lost * TRIED_LOSS <= ONE {
-            (self.get() * elapsed / TRIED_GROWTH.as_micros()).max(1)
-        } else {
-            0
-        };
-        let share = self.get() + growth;
-        let is_beyond = share * steady / ONE > longest.as_micros();
-        self.share = if is_beyond { UNBOUNDED } else { share }.min(UNBOUNDED) as u32;
+        let elapsed = now.since(self.grown_at).min(GROWTH);
+        let steady = steady.as_micros().max(1);
+        if elapsed >= GROWTH_STEP.min(base * STEP_ROUNDS) {
+            self.grown_at = now;
+            let elapsed = elapsed.as_micros();
+            let growth = if !self.is_trial() {
+                elapsed * ONE / GROWTH.as_micros()
+            } else if lost * TRIED_LOSS <= ONE {
+                (self.get() * elapsed / TRIED_GROWTH.as_micros()).max(1)
+            } else {
+                0
+            };
+            self.share = (self.get() + growth).min(UNBOUNDED) as u32;
+        }
+        if self.get() * steady / ONE > longest.as_micros() {
+            self.share = UNBOUNDED as u32;
+        }
         self.end_where_unbounded();
     }
 }
@@ -327,7 +330,7 @@ mod tests {
         assert_eq!(first, ONE / 4);
 
         // It does not grow while packets are lost, and then to the e-fold in 8 s.
-        let delays = [STEADY, STEADY * 9];
+        let delays = [STEADY, RTT, STEADY * 9];
         room.grow(Time::from_millis(4000), delays, ONE / 50);
         assert_eq!(room.get(), first);
         for ms in 4000..=12_000 {
@@ -379,12 +382,12 @@ mod tests {
     #[test]
     fn the_bound_grows_as_much_between_frequent_acknowledgements() {
         let mut room = Room::new();
-        room.grow(Time::from_millis(1000), [STEADY, STEADY * 2], 0);
+        room.grow(Time::from_millis(1000), [STEADY, RTT, STEADY * 2], 0);
         lose(&mut room, 1000, &queue(2, 2), STEADY);
         for us in (1_000_000..=9_000_000).step_by(20) {
             room.grow(
                 Time::ZERO + Duration::from_micros(us),
-                [STEADY, STEADY * 2],
+                [STEADY, RTT, STEADY * 2],
                 0,
             );
         }
@@ -394,14 +397,14 @@ mod tests {
     #[test]
     fn the_bound_grows_by_a_steady_queue_in_sixteen_seconds_and_ends() {
         let mut room = Room::new();
-        room.grow(Time::from_millis(1000), [STEADY, STEADY * 2], 0);
+        room.grow(Time::from_millis(1000), [STEADY, RTT, STEADY * 2], 0);
         lose(&mut room, 1000, &queue(2, 2), STEADY);
         for s in 2..=9 {
-            room.grow(Time::ZERO + SECOND * s, [STEADY, STEADY * 2], 0);
+            room.grow(Time::ZERO + SECOND * s, [STEADY, RTT, STEADY * 2], 0);
         }
         assert_eq!(room.get(), ONE);
         for s in 10..=26 {
-            room.grow(Time::ZERO + SECOND * s, [STEADY, STEADY * 2], 0);
+            room.grow(Time::ZERO + SECOND * s, [STEADY, RTT, STEADY * 2], 0);
         }
         assert!(!room.is_bounded());
     }
