@@ -174,8 +174,8 @@ pub struct Received {
 pub struct ReceiverConfig {
     /// Acknowledge at once when this many packets wait for it (1: each packet; TCP: 2).
     pub ack_every: u32,
-    /// As Linux's TCP, acknowledge at once all the same: this many packets from the beginning and after a pause (16,
-    /// `TCP_MAX_QUICKACKS`), and those behind missing data (RFC 5681 §4.2). Where it is 0, none of these.
+    /// Packets that are acknowledged at once all the same, at the beginning and after a pause (Linux's TCP: 16,
+    /// `TCP_MAX_QUICKACKS`). Unless it is 0, those behind missing data are too (RFC 5681 §4.2).
     pub quick_acks: u32,
     /// Acknowledge at the latest this long after the first unacknowledged packet arrived (Linux delays by at least 40
     /// ms).

@@ -270,7 +270,7 @@ struct trial {
 	u64 rate_kbps;
 	u64 calm_at;
 	u64 next_at;
-	/* Bytes lost, and lost or delivered, since a round trip after the beginning. */
+	/* Bytes lost or marked, and bytes lost or delivered, since a round trip after the beginning. */
 	u64 lost;
 	u64 settled;
 	u32 open;
@@ -321,7 +321,7 @@ static inline enum verdict trial_fail(struct trial *t, u64 now)
 	return RANDOM;
 }
 
-/* Sets r before the trial if it is random losses that ended it. */
+/* Where the losses are random, sets r before the trial, unless that was long ago. */
 static inline enum verdict trial_judge(struct trial *t, u64 now, u64 rate, u64 lost, u64 *before)
 {
 	u64 half_before = t->loss_before / 2;

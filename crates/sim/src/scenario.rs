@@ -152,8 +152,8 @@ pub struct Scenario {
     /// Data packets for each acknowledgement: 1 acknowledges each, 2 is TCP's delayed ACK.
     #[schemars(range(min = 1, max = 1000))]
     pub ack_every: u32,
-    /// Data packets that are acknowledged one by one all the same, at the beginning of a connection and after a pause of
-    /// 240 ms; if any, also all behind missing data. Linux's receiver does so with 16.
+    /// Data packets that are acknowledged one by one all the same, at a connection's beginning and after a pause of
+    /// 240 ms. Unless it is 0, those behind missing data are too. Linux's receiver does so with 16.
     #[schemars(range(max = 1000))]
     pub quick_acks: u32,
     /// Changes of the path during the run, in order of time.

@@ -136,8 +136,8 @@ class RunOptions(TypedDict, total=False):
     handshake: bool
     #: Data packets for each acknowledgement: 1 acknowledges each, 2 is TCP's delayed ACK.
     ack_every: int
-    #: Data packets that are acknowledged one by one all the same, at the beginning of a connection and after
-    #: a pause of 240 ms; if any, also all behind missing data. Linux's receiver does so with 16.
+    #: Data packets that are acknowledged one by one all the same, at a connection's beginning and after a
+    #: pause of 240 ms. Unless it is 0, those behind missing data are too. Linux's receiver does so with 16.
     quick_acks: int
     #: Length of the run, s.
     duration_s: float

@@ -194,8 +194,7 @@ impl Room {
     /// Judges a trial by r and by p, which is `lost`, 2^-16. Returns r before it if the losses are
     /// random.
     pub(super) fn judge(&mut self, now: Time, rate: Rate, lost: u64) -> Option<Rate> {
-        match self.trial.judge(now, rate, lost) {
-            Verdict::None => None,
+        match self.trial.judge(now, rate, lost)? {
             Verdict::Halved => {
                 self.share = self.share.saturating_mul(2).min(UNBOUNDED as u32);
                 self.end_where_unbounded();

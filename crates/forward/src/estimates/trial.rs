@@ -23,14 +23,13 @@ const MOST_DOUBLINGS: u8 = 3;
 /// The part of r that a trial holds: more would exceed a policer's rate by the noise of r.
 const HELD: (u64, u64) = (7, 8);
 
-/// The result of a trial that ends.
+/// A conclusion from the measurements of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The trial goes on, or there is none.
-    None,
-    /// r has halved beside other flows.
+    /// r has halved beside other flows. The trial goes on.
     Halved,
-    /// The losses are random; r was this before the trial, or is unknown.
+    /// The losses are random, and the trial has ended. The rate is r before it, or zero if that was
+    /// long ago.
     Random(Rate),
 }
 
@@ -113,17 +112,17 @@ impl Trial {
     }
 
     /// Judges the trial by `rate`, which is r, and `lost`, which is p.
-    pub(super) fn judge(&mut self, now: Time, rate: Rate, lost: u64) -> Verdict {
+    pub(super) fn judge(&mut self, now: Time, rate: Rate, lost: u64) -> Option<Verdict> {
         let half_before = u64::from(self.loss_before / 2);
         if lost * FREQUENT_LOSS <= ONE || lost < half_before {
             self.calm_at = now;
         }
         if !self.is_on() {
-            return Verdict::None;
+            return None;
         }
         if self.is_open {
             if now < self.next_at {
-                return Verdict::None;
+                return None;
             }
             self.is_open = false;
             if u64::from(self.lost) * ONE >= u64::from(self.settled) * half_before {
@@ -135,16 +134,16 @@ impl Trial {
         }
         if kbps(rate) < self.rate_kbps / 2 {
             self.rate_kbps = kbps(rate);
-            return Verdict::Halved;
+            return Some(Verdict::Halved);
         }
-        Verdict::None
+        None
     }
 
-    fn fail(&mut self, now: Time, rate: Rate) -> Verdict {
+    fn fail(&mut self, now: Time, rate: Rate) -> Option<Verdict> {
         self.end();
         self.next_at = now + PAUSE * (1 << self.failed);
         self.failed = (self.failed + 1).min(MOST_DOUBLINGS);
-        Verdict::Random(rate)
+        Some(Verdict::Random(rate))
     }
 
     /// Ends the trial, since c no longer limits, or a full buffer does.
@@ -196,8 +195,11 @@ mod tests {
     fn a_trial_that_does_not_halve_the_losses_ends_and_restores_the_rate() {
         let mut trial = trial(25);
         assert!(trial.holds_rate());
-        assert_eq!(trial.judge(at(4999), RATE, FREQUENT), Verdict::None);
-        assert_eq!(trial.judge(at(5000), RATE, FREQUENT), Verdict::Random(RATE));
+        assert_eq!(trial.judge(at(4999), RATE, FREQUENT), None);
+        assert_eq!(
+            trial.judge(at(5000), RATE, FREQUENT),
+            Some(Verdict::Random(RATE))
+        );
         assert!(!trial.is_on() && !trial.holds_rate());
     }
 
@@ -208,20 +210,23 @@ mod tests {
         for seconds in [16, 32, 64, 128, 128] {
             assert!(trial.on_lowered(now, RATE, FREQUENT));
             now += MEMORY;
-            assert_eq!(trial.judge(now, RATE, FREQUENT), Verdict::Random(RATE));
+            assert_eq!(
+                trial.judge(now, RATE, FREQUENT),
+                Some(Verdict::Random(RATE))
+            );
             now += Duration::from_secs(seconds);
             assert!(!trial.lowers(now - RTT, FREQUENT) && trial.lowers(now, FREQUENT));
         }
         trial.on_lowered(now, RATE, FREQUENT);
         trial.count(now + RTT * 2, RTT, Bytes::ZERO, Bytes::new(1000));
-        assert_eq!(trial.judge(now + MEMORY, RATE, FREQUENT), Verdict::None);
+        assert_eq!(trial.judge(now + MEMORY, RATE, FREQUENT), None);
         assert_eq!(trial.failed, 0);
     }
 
     #[test]
     fn a_trial_that_halved_the_losses_goes_on_and_lowers_c_again() {
         let mut trial = trial(24);
-        assert_eq!(trial.judge(at(5000), RATE, FREQUENT), Verdict::None);
+        assert_eq!(trial.judge(at(5000), RATE, FREQUENT), None);
         assert!(trial.is_on() && !trial.holds_rate());
         assert!(trial.lowers(at(5000), FREQUENT));
         assert!(!trial.on_lowered(at(5000), RATE, FREQUENT));
@@ -232,12 +237,12 @@ mod tests {
     fn it_ends_when_losses_stay_frequent_for_three_seconds() {
         let mut trial = trial(0);
         trial.judge(at(5000), RATE, FREQUENT);
-        assert_eq!(trial.judge(at(8000), RATE, FREQUENT), Verdict::None);
+        assert_eq!(trial.judge(at(8000), RATE, FREQUENT), None);
         trial.judge(at(8000), RATE, FREQUENT / 2 - 1);
-        assert_eq!(trial.judge(at(11_000), RATE, FREQUENT), Verdict::None);
+        assert_eq!(trial.judge(at(11_000), RATE, FREQUENT), None);
         assert_eq!(
             trial.judge(at(11_001), RATE, FREQUENT),
-            Verdict::Random(Rate::default())
+            Some(Verdict::Random(Rate::default()))
         );
     }
 
@@ -246,7 +251,7 @@ mod tests {
         let mut trial = trial(0);
         trial.judge(at(5000), RATE, FREQUENT);
         let halved = Rate::from_bps(3_999_000);
-        assert_eq!(trial.judge(at(5001), halved, 0), Verdict::Halved);
-        assert_eq!(trial.judge(at(5002), halved, 0), Verdict::None);
+        assert_eq!(trial.judge(at(5001), halved, 0), Some(Verdict::Halved));
+        assert_eq!(trial.judge(at(5002), halved, 0), None);
     }
 }
