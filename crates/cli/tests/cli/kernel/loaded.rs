@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use verus_faults::machine;
 
 use crate::hosts::{Host, cable};
 
@@ -58,6 +59,7 @@ fn programs() -> usize {
 /// a test ends, the count must be the same as when it began.
 struct Turn {
     before: usize,
+    _machine: machine::Watch,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -67,6 +69,7 @@ impl Turn {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         Turn {
             before: programs(),
+            _machine: machine::watch(5),
             _turn: turn,
         }
     }
