@@ -38,8 +38,9 @@ const EMPTY: Duration = Duration::from_millis(2);
 const REFILL_PART: u64 = 4;
 /// The share of lost packets above which r falls even after a drain: one in this many.
 const REFILL_LOSS: u64 = 32;
-/// The share e beyond which the queue is often empty: one in this many.
-const OFTEN_EMPTY: u64 = 16;
+/// The least and the greatest e of links of varying rate: one in this many. Above, the queue that
+/// is empty at times is not that of the bottleneck, which may have none.
+const VARYING: (u64, u64) = (16, 2);
 /// The time after a drain for which the queue is empty because of the drain.
 const DRAINED: Duration = Duration::from_millis(500);
 /// The longest time without feedback that counts in e.
@@ -165,9 +166,16 @@ impl Estimates {
     /// Sets r and s. s takes a cube root, so it is computed only if r changes.
     fn set_rate(&mut self, rate: Rate) {
         if rate != self.rate {
+            let before = self.steady_data();
             self.rate = rate;
             self.steady = steady_queue(self.budget, rate);
+            self.room.on_rate(before, self.steady_data());
         }
+    }
+
+    /// s · r, in µs kbit/s.
+    fn steady_data(&self) -> u64 {
+        self.steady.as_micros() * (self.rate.as_bps() / 1000)
     }
 
     /// The time by which a window may leave sooner than at rate r. Packets sent ahead wait in the
@@ -272,7 +280,8 @@ impl Estimates {
             delay,
             longest,
             packet_time: self.rate.time_for(packet),
-            is_often_empty: self.empty.get() * OFTEN_EMPTY > law::ONE,
+            rate_varies: (law::ONE / VARYING.0 + 1..=law::ONE / VARYING.1)
+                .contains(&self.empty.get()),
         };
         let loss = Loss {
             queue,
@@ -281,6 +290,7 @@ impl Estimates {
             rate: self.rate,
             smoothed_rtt: feedback.smoothed_rtt,
             lost: self.lost.get(),
+            packet,
         };
         if let Some(held) = self.room.on_loss(feedback.now, lost.at, &loss) {
             self.set_rate(held);
@@ -353,26 +363,28 @@ impl Estimates {
             };
             self.empty.update(now, empty, observed, 1, CHANNEL_STEPS);
         }
-        if let Some(before) = self.room.judge(now, self.rate, self.lost.get()) {
+        if let Some(before) = self.room.judge(now, self.lost.get()) {
             self.set_rate(self.rate.max(before));
         }
-        let delays = [self.steady, self.base, self.budget];
-        self.room.grow(now, delays, self.lost.get());
+        let elapsed = now.since(self.observed_at);
+        self.room
+            .grow(elapsed, self.steady, self.budget, self.lost.get());
         self.observed_at = now;
         self.update_target();
         self.deliveries
             .configure(self.period(packet), self.rate.time_for(packet));
     }
 
-    /// Computes q if r moved by a 64th, or a share or c changed.
+    /// Computes q if r or c moved by a 64th, or a share changed.
     fn update_target(&mut self) {
         let enabled = |part, value| if self.parts.has(part) { value } else { 0 };
         let [lost, empty, late] = self.shares();
         let shares = lost | empty << 20 | late << 40;
         let (rate, last_rate) = (self.rate.as_bps(), self.target_rate.as_bps());
-        let room = self.room.get();
-        let unchanged = shares == self.target_shares && room == self.target_room.into();
-        if last_rate > 0 && unchanged && rate.abs_diff(last_rate) <= last_rate / 64 {
+        let (room, last_room) = (self.room.get(), u64::from(self.target_room));
+        let is_near = |now: u64, last: u64| now.abs_diff(last) <= last / 64;
+        let unchanged = shares == self.target_shares && is_near(room, last_room);
+        if last_rate > 0 && unchanged && is_near(rate, last_rate) {
             return;
         }
         (self.target_rate, self.target_shares) = (self.rate, shares);

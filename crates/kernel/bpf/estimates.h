@@ -259,40 +259,45 @@ static inline int deliveries_rate(const struct deliveries *d, u64 period, u64 sh
 
 #define FREQUENT_LOSS 48
 #define TRIAL_MEMORY (2000 * MS)
+#define FEWER(loss) ((loss) * 3 / 4)
+#define CHANCE_PACKETS 4
+#define KEPT(rate) ((rate) / 4 * 3)
 #define PATIENCE (3000 * MS)
-#define PAUSE (16000 * MS)
-#define MOST_DOUBLINGS 3
+#define PAUSE (4000 * MS)
+#define MOST_DOUBLINGS 5
 
 struct trial {
 	/* p before the trial, in 2^-16; 0 outside of one. */
 	u64 loss_before;
-	/* r before the trial, or when c was last doubled, kbit/s. */
+	/* r before the trial, kbit/s. */
 	u64 rate_kbps;
 	u64 calm_at;
 	u64 next_at;
-	/* Bytes lost or marked, and bytes lost or delivered, since a round trip after the beginning. */
+	/* Bytes lost or marked, with those allowed for chance, and bytes lost or delivered, since a round trip after
+	 * the beginning. */
 	u64 lost;
 	u64 settled;
 	u32 open;
 	u32 failed;
 };
 
-static inline int trial_lowers(const struct trial *t, u64 now, u64 lost)
+static inline int trial_lowers(const struct trial *t, u64 now, u64 rate, u64 lost)
 {
-	int lasted = t->loss_before || less(now, t->calm_at) > TRIAL_MEMORY;
+	int due = t->loss_before ? rate / 1000 >= KEPT(t->rate_kbps) : less(now, t->calm_at) > TRIAL_MEMORY;
 
-	return lost * FREQUENT_LOSS > ONE && lasted && now >= t->next_at;
+	return lost * FREQUENT_LOSS > ONE && due && now >= t->next_at;
 }
 
 /* Returns whether a trial begins. */
-static inline int trial_on_lowered(struct trial *t, u64 now, u64 rate, u64 lost)
+static inline int trial_on_lowered(struct trial *t, u64 now, u64 rate, u64 lost, u64 packet)
 {
 	t->next_at = now + TRIAL_MEMORY;
 	if (t->loss_before)
 		return 0;
 	t->loss_before = larger(smaller(lost, ONE), 1);
 	t->rate_kbps = rate / 1000;
-	t->lost = t->settled = 0;
+	t->lost = packet * CHANCE_PACKETS;
+	t->settled = 0;
 	t->open = 1;
 	return 1;
 }
@@ -311,30 +316,28 @@ static inline void trial_end(struct trial *t)
 	t->open = 0;
 }
 
-enum verdict { NO_VERDICT, HALVED, RANDOM };
-
-static inline enum verdict trial_fail(struct trial *t, u64 now)
+static inline int trial_fail(struct trial *t, u64 now)
 {
 	trial_end(t);
-	t->next_at = now + (PAUSE << (t->failed & 3));
+	t->next_at = now + (PAUSE << (t->failed & 7));
 	t->failed = smaller(t->failed + 1, MOST_DOUBLINGS);
-	return RANDOM;
+	return 1;
 }
 
-/* Where the losses are random, sets r before the trial, unless that was long ago. */
-static inline enum verdict trial_judge(struct trial *t, u64 now, u64 rate, u64 lost, u64 *before)
+/* Whether the losses are random, which ends the trial. Then sets r before it, unless that was long ago. */
+static inline int trial_judge(struct trial *t, u64 now, u64 lost, u64 *before)
 {
-	u64 half_before = t->loss_before / 2;
+	u64 fewer = FEWER(t->loss_before);
 
-	if (lost * FREQUENT_LOSS <= ONE || lost < half_before)
+	if (lost * FREQUENT_LOSS <= ONE || lost < fewer)
 		t->calm_at = now;
 	if (!t->loss_before)
-		return NO_VERDICT;
+		return 0;
 	if (t->open) {
 		if (now < t->next_at)
-			return NO_VERDICT;
+			return 0;
 		t->open = 0;
-		if (t->lost * ONE >= t->settled * half_before) {
+		if (t->lost * ONE >= t->settled * fewer) {
 			*before = t->rate_kbps * 1000;
 			return trial_fail(t, now);
 		}
@@ -343,18 +346,12 @@ static inline enum verdict trial_judge(struct trial *t, u64 now, u64 rate, u64 l
 	} else if (less(now, t->calm_at) > PATIENCE) {
 		return trial_fail(t, now);
 	}
-	if (rate / 1000 < t->rate_kbps / 2) {
-		t->rate_kbps = rate / 1000;
-		return HALVED;
-	}
-	return NO_VERDICT;
+	return 0;
 }
 
 /* --- room.rs --- */
 
 #define GROWTH (16000 * MS)
-#define GROWTH_STEP (16 * MS)
-#define STEP_ROUNDS 64
 #define SHORTEST_BUFFER 4
 #define OTHERS_QUEUE 4
 #define SLOWEST_TRIED (20 * MS)
@@ -362,11 +359,10 @@ static inline enum verdict trial_judge(struct trial *t, u64 now, u64 rate, u64 l
 #define TRIED_LOSS 128
 
 struct room {
-	/* c, in 2^-16. */
+	/* c, in 2^-32. */
 	u64 share;
 	u64 cut_at;
 	u64 partial_at;
-	u64 grown_at;
 	/* c before it was last halved; 0 if that cannot be undone. */
 	u64 share_before;
 	struct trial trial;
@@ -383,18 +379,25 @@ struct loss {
 	u64 smoothed_rtt;
 	/* p, in 2^-16. */
 	u64 lost;
-	int often_empty;
+	u64 packet;
+	int rate_varies;
 };
+
+/* c, in 2^-16. */
+static inline u64 room_get(const struct room *r)
+{
+	return r->share >> 16;
+}
 
 static inline int room_is_bounded(const struct room *r)
 {
-	return r->share < UNBOUNDED;
+	return room_get(r) < UNBOUNDED;
 }
 
 static inline void room_cut_to(struct room *r, u64 now, u64 share)
 {
 	r->share_before = r->share;
-	r->share = smaller(share, UNBOUNDED);
+	r->share = smaller(share, UNBOUNDED) << 16;
 	r->cut_at = now;
 }
 
@@ -411,7 +414,7 @@ static inline int room_on_loss(struct room *r, u64 now, const struct loss *loss)
 	int full = formed && times(more(loss->delay, loss->packet_time), 8) >= times(loss->longest, 7);
 	u64 steady = larger(loss->steady / 1000, 1);
 	u64 half = loss->target / 1000 * ONE / steady / 2;
-	int others = formed && (loss->often_empty || loss->longest > times(loss->target, OTHERS_QUEUE));
+	int others = formed && (loss->rate_varies || loss->longest > times(loss->target, OTHERS_QUEUE));
 	int begins = 0;
 
 	if (!full)
@@ -423,8 +426,8 @@ static inline int room_on_loss(struct room *r, u64 now, const struct loss *loss)
 			room_cut_to(r, now, half);
 			trial_end(&r->trial);
 		}
-	} else if (!others && loss->packet_time < SLOWEST_TRIED && trial_lowers(&r->trial, now, loss->lost)) {
-		begins = trial_on_lowered(&r->trial, now, loss->rate, loss->lost);
+	} else if (!others && loss->packet_time < SLOWEST_TRIED && trial_lowers(&r->trial, now, loss->rate, loss->lost)) {
+		begins = trial_on_lowered(&r->trial, now, loss->rate, loss->lost, loss->packet);
 		room_cut_to(r, now, begins ? half / 2 : half);
 	}
 	return begins;
@@ -439,43 +442,38 @@ static inline void room_undo(struct room *r)
 }
 
 /* Judges a trial, and returns r before it if the losses are random, or 0. */
-static inline u64 room_judge(struct room *r, u64 now, u64 rate, u64 lost)
+static inline u64 room_judge(struct room *r, u64 now, u64 lost)
 {
 	u64 before = 0;
 
-	switch (trial_judge(&r->trial, now, rate, lost, &before)) {
-	case HALVED:
-		r->share = smaller(r->share * 2, UNBOUNDED);
-		room_end_where_unbounded(r);
-		break;
-	case RANDOM:
-		r->share = UNBOUNDED;
-		break;
-	case NO_VERDICT:
-		break;
-	}
+	if (trial_judge(&r->trial, now, lost, &before))
+		r->share = UNBOUNDED << 16;
 	return before;
 }
 
-static inline void room_grow(struct room *r, u64 now, u64 steady, u64 base, u64 longest, u64 lost)
+/* Keeps c · s · r in a trial, where s · r changes, µs kbit/s. */
+static inline void room_on_rate(struct room *r, u64 before, u64 now)
 {
-	u64 passed = smaller(less(now, r->grown_at), GROWTH);
+	u64 ratio;
 
-	if (!room_is_bounded(r)) {
-		r->grown_at = now;
+	if (!r->trial.loss_before)
 		return;
-	}
-	if (passed >= smaller(GROWTH_STEP, times(base, STEP_ROUNDS))) {
-		r->grown_at = now;
-		passed /= 1000;
-		if (!r->trial.loss_before)
-			r->share += passed * ONE / (GROWTH / 1000);
-		else if (lost * TRIED_LOSS <= ONE)
-			r->share += larger(r->share * passed / (TRIED_GROWTH / 1000), 1);
-		r->share = smaller(r->share, UNBOUNDED);
-	}
-	if (r->share * larger(steady / 1000, 1) / ONE > longest / 1000)
-		r->share = UNBOUNDED;
+	ratio = ((smaller(before, 1ull << 43) << 20) + now / 2) / larger(now, 1);
+	r->share = smaller(r->share, 1ull << 39) * smaller(ratio, 1 << 24) >> 20;
+}
+
+static inline void room_grow(struct room *r, u64 elapsed, u64 steady, u64 longest, u64 lost)
+{
+	if (!room_is_bounded(r))
+		return;
+	elapsed = smaller(elapsed, GROWTH);
+	if (!r->trial.loss_before)
+		r->share += elapsed * ONE / (GROWTH >> 16);
+	else if (lost * TRIED_LOSS <= ONE)
+		r->share += room_get(r) * elapsed / (TRIED_GROWTH >> 16);
+	r->share = smaller(r->share, UNBOUNDED << 16);
+	if (room_get(r) * (steady / 1000) / ONE > longest / 1000)
+		r->share = UNBOUNDED << 16;
 	room_end_where_unbounded(r);
 }
 
@@ -489,7 +487,8 @@ static inline void room_grow(struct room *r, u64 now, u64 steady, u64 base, u64 
 #define EMPTY_PART 13
 #define EMPTY (2 * MS)
 #define REFILL_PART 4
-#define OFTEN_EMPTY 16
+#define VARYING_LEAST 16
+#define VARYING_MOST 2
 #define REFILL_LOSS 32
 #define DRAINED (500 * MS)
 #define LONGEST_LOOK (200 * MS)
@@ -543,10 +542,19 @@ struct heard {
 };
 
 /* Sets r and s. */
+/* s · r, in µs kbit/s. */
+static inline u64 estimates_steady_data(const struct estimates *e)
+{
+	return e->steady / 1000 * (e->rate / 1000);
+}
+
 static inline void estimates_set_rate(struct estimates *e, u64 rate)
 {
+	u64 before = estimates_steady_data(e);
+
 	e->rate = rate;
 	e->steady = law_steady(e->budget / 1000, rate) * 1000;
+	room_on_rate(&e->room, before, estimates_steady_data(e));
 }
 
 /* The time by which a window may leave sooner than at rate r. */
@@ -563,7 +571,7 @@ static inline void estimates_new(struct estimates *e, u64 budget)
 	e->path.brief.older = e->path.brief.newer = NO_SAMPLE;
 	e->path.bare.older = e->path.bare.newer = NO_SAMPLE;
 	e->deliveries.silence = SILENCE;
-	e->room.share = UNBOUNDED;
+	e->room.share = UNBOUNDED << 16;
 	e->target_room = UNBOUNDED;
 	estimates_set_rate(e, 0);
 }
@@ -590,7 +598,7 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 		trial_count(&e->room.trial, h->now, h->smoothed_rtt, h->lost + h->marked * packet,
 			    h->acked + h->lost);
 	if (settled && h->lost && h->lost_sent > e->room.cut_at) {
-		u64 bare = least_get(&e->path.bare);
+		u64 bare = least_get(&e->path.bare), empty = share_get(&e->empty);
 		struct loss loss = {
 			.delay = less(e->path.newest, bare),
 			.longest = less(most_get(&e->path.longest), bare),
@@ -600,7 +608,8 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 			.rate = e->rate,
 			.smoothed_rtt = h->smoothed_rtt,
 			.lost = share_get(&e->lost),
-			.often_empty = share_get(&e->empty) * OFTEN_EMPTY > ONE,
+			.packet = packet,
+			.rate_varies = empty > ONE / VARYING_LEAST && empty <= ONE / VARYING_MOST,
 		};
 
 		if (room_on_loss(&e->room, h->now, &loss))
@@ -626,7 +635,7 @@ static inline u64 estimates_period(const struct estimates *e, u64 packet)
 static inline void estimates_update_target(struct estimates *e)
 {
 	u64 lost = share_get(&e->lost), empty = share_get(&e->empty), late = share_get(&e->late);
-	u64 shares = lost | empty << 20 | late << 40;
+	u64 shares = lost | empty << 20 | late << 40, room = room_get(&e->room);
 	struct channel channel = {
 		.rate = e->rate,
 		.budget = e->budget / 1000,
@@ -634,21 +643,21 @@ static inline void estimates_update_target(struct estimates *e)
 		.lost = e->room.trial.loss_before ? 0 : lost,
 		.empty = empty,
 		.late = late,
-		.room = e->room.share,
+		.room = room,
 	};
 
-	if (e->target_rate && shares == e->target_shares && e->room.share == e->target_room &&
-	    apart(e->rate, e->target_rate) <= e->target_rate / 64)
+	if (e->target_rate && shares == e->target_shares &&
+	    apart(room, e->target_room) <= e->target_room / 64 && apart(e->rate, e->target_rate) <= e->target_rate / 64)
 		return;
 	e->target_rate = e->rate;
 	e->target_shares = shares;
-	e->target_room = e->room.share;
+	e->target_room = room;
 	e->target = law_target(&channel) * 1000;
 }
 
 static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, int steady)
 {
-	u64 since_drained, period, before, rate = 0;
+	u64 elapsed = less(now, e->looked), since_drained, period, before, rate = 0;
 
 	e->base = path_base(&e->path);
 	e->queue = path_queue(&e->path);
@@ -665,17 +674,17 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 	}
 	share_forget_step(&e->empty);
 	if (steady && !e->dry && since_drained > DRAINED && !room_is_bounded(&e->room)) {
-		u64 look = smaller(less(now, e->looked), LONGEST_LOOK);
+		u64 look = smaller(elapsed, LONGEST_LOOK);
 		u64 brief = path_above(&e->path, least_get(&e->path.brief));
 		u64 empty = brief <= smaller(EMPTY, e->steady / EMPTY_PART) ? look : 0;
 
 		share_update(&e->empty, now, empty, look, 1, CHANNEL_STEPS);
 	}
 	e->looked = now;
-	before = room_judge(&e->room, now, e->rate, share_get(&e->lost));
+	before = room_judge(&e->room, now, share_get(&e->lost));
 	if (before > e->rate)
 		estimates_set_rate(e, before);
-	room_grow(&e->room, now, e->steady, e->base, e->budget, share_get(&e->lost));
+	room_grow(&e->room, elapsed, e->steady, e->budget, share_get(&e->lost));
 	estimates_update_target(e);
 	e->deliveries.spacing = estimates_period(e, packet) / MARKS_PER_PERIOD;
 	e->deliveries.silence = larger(SILENCE, smaller(times(time_for(e->rate, packet), 2), LONGEST_SILENCE));

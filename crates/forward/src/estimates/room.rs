@@ -8,19 +8,18 @@
 //! Random losses occur at any queue and are no overflow. An overflow is a loss while the delay is
 //! near the longest of the last seconds, without a recent loss at a shorter queue.
 //!
-//! Where losses are frequent without a full buffer, c is lowered as a [`Trial`].
+//! Where losses are frequent without a full buffer, c is lowered as a [`Trial`]. There q is the time of
+//! a number of bytes at r. So each flow adds as much to its window in a round trip, and loses a part
+//! of it, as with additive increase and multiplicative decrease: flows reach the same rate though
+//! each has its own c.
 
 use crate::law::{ONE, UNBOUNDED};
 use verus_core::units::{Bytes, Duration, Rate, Time};
 
-use super::trial::{Trial, Verdict};
+use super::trial::Trial;
 
 /// The time in which c grows by s: that over which e and l are averaged.
 const GROWTH: Duration = Duration::from_secs(16);
-/// The time between two steps of this growth, or 64 D if that is less. The growth between two
-/// acknowledgements would be rounded to nothing.
-const GROWTH_STEP: Duration = Duration::from_millis(16);
-const STEP_ROUNDS: u64 = 64;
 /// The shortest buffer that shows in the delays, in packets at r. Where the longest delay is less,
 /// no queue has formed, and the losses are random.
 const SHORTEST_BUFFER: u64 = 4;
@@ -42,8 +41,8 @@ pub(super) struct FullQueue {
     pub(super) longest: Duration,
     /// The time that a packet takes at r, which is the queue's granularity.
     pub(super) packet_time: Duration,
-    /// Whether the queue is often empty.
-    pub(super) is_often_empty: bool,
+    /// Whether the queue is empty as often as on links of varying rate.
+    pub(super) rate_varies: bool,
 }
 
 impl FullQueue {
@@ -54,7 +53,7 @@ impl FullQueue {
 
     /// Whether the queue was at times so long that other flows or a link of varying rate made it.
     fn is_others(&self, target: Duration) -> bool {
-        self.has_formed() && (self.is_often_empty || self.longest > target * OTHERS_QUEUE)
+        self.has_formed() && (self.rate_varies || self.longest > target * OTHERS_QUEUE)
     }
 
     /// Whether the buffer was full: a queue has formed, and the delay was within an eighth of the
@@ -77,21 +76,22 @@ pub(super) struct Loss {
     pub(super) smoothed_rtt: Duration,
     /// p, 2^-16.
     pub(super) lost: u64,
+    /// The size of a packet.
+    pub(super) packet: Bytes,
 }
 
 /// c, and when it last changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// c, 2^-16, at most [`UNBOUNDED`].
-    share: u32,
-    /// When c last grew, or was no bound.
-    grown_at: Time,
+    /// c, 2^-32, at most [`UNBOUNDED`]: in 2^-16, growth between two acknowledgements would be
+    /// rounded to nothing.
+    share: u64,
     /// When c was last halved. Losses of packets that left earlier belong to that overflow.
     cut_at: Time,
     /// When a packet was last lost in a buffer that was not full.
     partial_at: Time,
     /// c before it was last halved.
-    share_before: u32,
+    share_before: u64,
     /// When the packet left whose loss last halved c.
     cut_by: Time,
     trial: Trial,
@@ -100,11 +100,10 @@ pub(super) struct Room {
 impl Room {
     pub(super) fn new() -> Self {
         Room {
-            share: UNBOUNDED as u32,
-            grown_at: Time::ZERO,
+            share: UNBOUNDED << 16,
             cut_at: Time::ZERO,
             partial_at: Time::ZERO,
-            share_before: UNBOUNDED as u32,
+            share_before: UNBOUNDED << 16,
             cut_by: Time::ZERO,
             trial: Trial::new(),
         }
@@ -112,7 +111,7 @@ impl Room {
 
     /// c, 2^-16.
     pub(super) fn get(&self) -> u64 {
-        self.share.into()
+        self.share >> 16
     }
 
     /// Whether c bounds the target, or did so recently.
@@ -155,9 +154,11 @@ impl Room {
             }
         } else if !queue.is_others(loss.target)
             && queue.packet_time < SLOWEST_TRIED
-            && self.trial.lowers(now, loss.lost)
+            && self.trial.lowers(now, loss.rate, loss.lost)
         {
-            let begins = self.trial.on_lowered(now, loss.rate, loss.lost);
+            let begins = self
+                .trial
+                .on_lowered(now, loss.rate, loss.lost, loss.packet);
             let share = half_share / if begins { 2 } else { 1 };
             self.cut_to(now, left_at, share);
             return begins.then(|| Trial::rate_in_trial(loss.rate));
@@ -167,7 +168,7 @@ impl Room {
 
     fn cut_to(&mut self, now: Time, left_at: Time, share: u64) {
         self.share_before = self.share;
-        self.share = share.min(UNBOUNDED) as u32;
+        self.share = share.min(UNBOUNDED) << 16;
         (self.cut_at, self.cut_by) = (now, left_at);
     }
 
@@ -191,45 +192,45 @@ impl Room {
         self.trial.count(now, smoothed_rtt, lost, settled);
     }
 
-    /// Judges a trial by r and by p, which is `lost`, 2^-16. Returns r before it if the losses are
-    /// random.
-    pub(super) fn judge(&mut self, now: Time, rate: Rate, lost: u64) -> Option<Rate> {
-        match self.trial.judge(now, rate, lost)? {
-            Verdict::Halved => {
-                self.share = self.share.saturating_mul(2).min(UNBOUNDED as u32);
-                self.end_where_unbounded();
-                None
-            }
-            Verdict::Random(before) => {
-                self.share = UNBOUNDED as u32;
-                Some(before)
-            }
+    /// Judges a trial by p, which is `lost`, 2^-16. Returns r before it if the losses are random.
+    pub(super) fn judge(&mut self, now: Time, lost: u64) -> Option<Rate> {
+        let before = self.trial.judge(now, lost)?;
+        self.share = UNBOUNDED << 16;
+        Some(before)
+    }
+
+    /// Keeps c · s · r in a trial, where s · r changes from `before` to `now`, µs kbit/s.
+    pub(super) fn on_rate(&mut self, before: u64, now: u64) {
+        if self.is_trial() {
+            // The law's limits keep s · r below 2^43, and c below 2^7 while c · s is in the budget.
+            let ratio = ((before.min(1 << 43) << 20) + now / 2) / now.max(1);
+            self.share = (self.share.min(1 << 39) * ratio.min(1 << 24)) >> 20;
         }
     }
 
-    /// Grows c with time; in a trial slowly, and only while p, which is `lost`, 2^-16, is low. The
-    /// bound ends where c · s exceeds `longest`. `base`: D.
-    pub(super) fn grow(&mut self, now: Time, [steady, base, longest]: [Duration; 3], lost: u64) {
+    /// Grows c by what `elapsed` allows; in a trial slowly, and only while p, which is `lost`, 2^-16,
+    /// is low. The bound ends where c · `steady` exceeds `longest`.
+    pub(super) fn grow(
+        &mut self,
+        elapsed: Duration,
+        steady: Duration,
+        longest: Duration,
+        lost: u64,
+    ) {
         if !self.is_bounded() {
-            self.grown_at = now;
             return;
         }
-        let elapsed = now.since(self.grown_at).min(GROWTH);
-        let steady = steady.as_micros().max(1);
-        if elapsed >= GROWTH_STEP.min(base * STEP_ROUNDS) {
-            self.grown_at = now;
-            let elapsed = elapsed.as_micros();
-            let growth = if !self.is_trial() {
-                elapsed * ONE / GROWTH.as_micros()
-            } else if lost * TRIED_LOSS <= ONE {
-                (self.get() * elapsed / TRIED_GROWTH.as_micros()).max(1)
-            } else {
-                0
-            };
-            self.share = (self.get() + growth).min(UNBOUNDED) as u32;
-        }
-        if self.get() * steady / ONE > longest.as_micros() {
-            self.share = UNBOUNDED as u32;
+        let elapsed = elapsed.min(GROWTH).as_nanos();
+        let growth = if !self.is_trial() {
+            elapsed * ONE / (GROWTH.as_nanos() >> 16)
+        } else if lost * TRIED_LOSS <= ONE {
+            self.get() * elapsed / (TRIED_GROWTH.as_nanos() >> 16)
+        } else {
+            0
+        };
+        self.share = (self.share + growth).min(UNBOUNDED << 16);
+        if self.get() * steady.as_micros() / ONE > longest.as_micros() {
+            self.share = UNBOUNDED << 16;
         }
         self.end_where_unbounded();
     }
@@ -249,7 +250,7 @@ mod tests {
             delay: Duration::from_millis(delay_ms),
             longest: Duration::from_millis(longest_ms),
             packet_time: Duration::from_micros(100),
-            is_often_empty: false,
+            rate_varies: false,
         }
     }
 
@@ -261,6 +262,7 @@ mod tests {
             rate: RATE,
             smoothed_rtt: RTT,
             lost: 0,
+            packet: Bytes::new(1),
         }
     }
 
@@ -329,11 +331,10 @@ mod tests {
         assert_eq!(first, ONE / 4);
 
         // It does not grow while packets are lost, and then to the e-fold in 8 s.
-        let delays = [STEADY, RTT, STEADY * 9];
-        room.grow(Time::from_millis(4000), delays, ONE / 50);
+        room.grow(SECOND, STEADY, STEADY * 9, ONE / 50);
         assert_eq!(room.get(), first);
-        for ms in 4000..=12_000 {
-            room.grow(Time::from_millis(ms), delays, 0);
+        for _ in 0..8000 {
+            room.grow(SECOND / 1000, STEADY, STEADY * 9, 0);
         }
         assert!(room.get().abs_diff(first * 271 / 100) < first / 10);
     }
@@ -342,24 +343,22 @@ mod tests {
     fn random_losses_restore_the_bound_and_the_rate() {
         let mut room = Room::new();
         lose_often(&mut room, 3000);
-        assert_eq!(
-            room.judge(Time::from_millis(5000), RATE, ONE / 20),
-            Some(RATE)
-        );
+        assert_eq!(room.judge(Time::from_millis(5000), ONE / 20), Some(RATE));
         assert!(!room.is_trial() && !room.is_bounded());
     }
 
     #[test]
-    fn the_bound_doubles_when_the_rate_halves() {
+    fn in_a_trial_the_target_is_the_time_of_a_number_of_bytes() {
         let mut room = Room::new();
         lose_often(&mut room, 3000);
         let first = room.get();
-        room.count(Time::from_millis(4000), RTT, Bytes::ZERO, Bytes::new(9000));
-        assert_eq!(
-            room.judge(Time::from_millis(5000), Rate::from_bps(3_000_000), 0),
-            None
-        );
+        room.on_rate(1_000_000, 500_000);
         assert_eq!(room.get(), 2 * first);
+        // Small steps add up.
+        for data in (500_000..1_000_000).step_by(10) {
+            room.on_rate(data, data + 10);
+        }
+        assert!(room.get().abs_diff(first) <= first / 20);
     }
 
     #[test]
@@ -381,14 +380,9 @@ mod tests {
     #[test]
     fn the_bound_grows_as_much_between_frequent_acknowledgements() {
         let mut room = Room::new();
-        room.grow(Time::from_millis(1000), [STEADY, RTT, STEADY * 2], 0);
         lose(&mut room, 1000, &queue(2, 2), STEADY);
-        for us in (1_000_000..=9_000_000).step_by(20) {
-            room.grow(
-                Time::ZERO + Duration::from_micros(us),
-                [STEADY, RTT, STEADY * 2],
-                0,
-            );
+        for _ in 0..8_000_000 {
+            room.grow(Duration::from_micros(1), STEADY, STEADY * 2, 0);
         }
         assert!(room.get().abs_diff(ONE) < ONE / 50);
     }
@@ -396,14 +390,13 @@ mod tests {
     #[test]
     fn the_bound_grows_by_a_steady_queue_in_sixteen_seconds_and_ends() {
         let mut room = Room::new();
-        room.grow(Time::from_millis(1000), [STEADY, RTT, STEADY * 2], 0);
         lose(&mut room, 1000, &queue(2, 2), STEADY);
-        for s in 2..=9 {
-            room.grow(Time::ZERO + SECOND * s, [STEADY, RTT, STEADY * 2], 0);
+        for _ in 0..8 {
+            room.grow(SECOND, STEADY, STEADY * 2, 0);
         }
         assert_eq!(room.get(), ONE);
-        for s in 10..=26 {
-            room.grow(Time::ZERO + SECOND * s, [STEADY, RTT, STEADY * 2], 0);
+        for _ in 0..17 {
+            room.grow(SECOND, STEADY, STEADY * 2, 0);
         }
         assert!(!room.is_bounded());
     }

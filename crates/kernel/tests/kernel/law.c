@@ -46,7 +46,7 @@ int main(void)
 		       law.estimates.rate, law.estimates.base, law.estimates.queue, law.estimates.target,
 		       estimates_horizon(&law.estimates), share_get(&law.estimates.lost),
 		       share_get(&law.estimates.empty), share_get(&law.estimates.late),
-		       law.estimates.room.share, law.estimates.steady, forward_phase(&law));
+		       room_get(&law.estimates.room), law.estimates.steady, forward_phase(&law));
 		fflush(stdout);
 	}
 	return 0;

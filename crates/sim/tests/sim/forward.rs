@@ -147,13 +147,21 @@ fn queues_that_drop_early_drop_little() {
 #[test]
 fn many_losses_by_chance_are_not_taken_for_a_policer() {
     for (mbps, delay_ms) in [(10.0, 20.0), (10.0, 100.0), (50.0, 50.0)] {
-        let outcome = run(&Scenario {
-            delay_ms,
-            loss: 0.05,
-            ..single(&format!("rate:{mbps}"), RED, "forward", 60.0)
+        let used = [1, 2, 3, 4].map(|seed| {
+            let outcome = run(&Scenario {
+                delay_ms,
+                loss: 0.05,
+                seed,
+                ..single(&format!("rate:{mbps}"), RED, "forward", 60.0)
+            });
+            rate(&outcome, 0, 3.0, 60.0) / mbps
         });
-        let used = rate(&outcome, 0, 3.0, 60.0) / mbps;
-        assert!(used > 0.7, "{mbps} Mbit/s, {delay_ms} ms: used {used:.3}");
+        // Losses by chance may look like a full buffer for once, which costs ten seconds.
+        let mean = used.iter().sum::<f64>() / used.len() as f64;
+        assert!(
+            mean > 0.8 && used.iter().all(|used| *used > 0.6),
+            "{mbps} Mbit/s, {delay_ms} ms: used {used:.3?}"
+        );
     }
 }
 
