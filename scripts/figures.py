@@ -191,7 +191,7 @@ PRINTED = {
         tuple(f".venv/bin/python scripts/kernel_runs.py {table}" for table in ("page", "cost", "clients")),
         timed=True,  # and as root
     ),
-    "virtual-speed.txt": Printed("virtual.md", (".venv/bin/python scripts/virtual_speed.py --rates 1 12",), timed=True),
+    "virtual-speed.txt": Printed("virtual.md", (".venv/bin/python scripts/virtual_speed.py",), timed=True),
     "hostile.txt": Printed("hostile.md", ("make --silent hostile",), timed=True),  # repeats, but takes minutes
 }
 

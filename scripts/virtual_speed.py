@@ -1,7 +1,6 @@
 """How fast virtual time passes: processor time of one flow of Linux's Cubic at several rates, beyond the guest's start.
 
-    python scripts/virtual_speed.py --rates 1 12    # the table of docs/virtual.md
-    python scripts/virtual_speed.py                 # 50 and 200 Mbit/s, too: minutes
+    python scripts/virtual_speed.py    # the table of docs/virtual.md: minutes
 
 Each rate runs for a short and a longer time; the difference leaves out the start. Processor time hardly depends on how
 busy the machine is.
