@@ -116,14 +116,21 @@ fn a_policer_is_filled_at_a_few_percent_of_loss() {
 
 /// Without trials two flows lose a fifth.
 #[test]
-fn flows_behind_one_policer_lose_a_few_percent() {
-    let outcome = run(&Scenario {
-        policer: "bucket:rate_mbps=10,burst=150000".to_owned(),
-        flows: vec![FlowSpec::new("forward"), FlowSpec::new("forward")],
-        ..single("rate:100", "droptail:bytes=1MB", "forward", 60.0)
-    });
-    let lost = outcome.metrics.loss_rate.expect("packets were sent");
-    assert!(lost < 0.05, "lost {lost:.3}");
+fn flows_behind_one_policer_lose_a_few_percent_and_share() {
+    for start_s in [0.0, 1.0, 8.0] {
+        let second = crate::common::starting("forward", start_s);
+        let outcome = run(&Scenario {
+            policer: "bucket:rate_mbps=10,burst=150000".to_owned(),
+            flows: vec![FlowSpec::new("forward"), second],
+            ..single("rate:100", "droptail:bytes=1MB", "forward", 120.0)
+        });
+        let lost = outcome.metrics.loss_rate.expect("packets were sent");
+        let rates = [0, 1].map(|flow| rate(&outcome, flow, 60.0, 120.0));
+        assert!(
+            lost < 0.05 && rates.iter().all(|rate| *rate > 2.0),
+            "from {start_s} s: lost {lost:.3}, {rates:.2?} Mbit/s"
+        );
+    }
 }
 
 /// Without trials CoDel drops 3.9 and 2.4 %, and RED 12 %.
