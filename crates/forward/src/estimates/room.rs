@@ -10,8 +10,7 @@
 //!
 //! Where losses are frequent without a full buffer, c is lowered as a [`Trial`]. There q is the time of
 //! a number of bytes at r. So each flow adds as much to its window in a round trip, and loses a part
-//! of it, as with additive increase and multiplicative decrease: flows reach the same rate though
-//! each has its own c.
+//! of it. With this additive increase and multiplicative decrease, flows approach the same rate.
 
 use crate::law::{ONE, UNBOUNDED};
 use verus_core::units::{Bytes, Duration, Rate, Time};

@@ -118,7 +118,7 @@ fn a_policer_is_filled_at_a_few_percent_of_loss() {
 #[test]
 fn flows_behind_one_policer_lose_a_few_percent_and_share() {
     for start_s in [0.0, 1.0, 8.0] {
-        let second = crate::common::starting("forward", start_s);
+        let second = starting("forward", start_s);
         let outcome = run(&Scenario {
             policer: "bucket:rate_mbps=10,burst=150000".to_owned(),
             flows: vec![FlowSpec::new("forward"), second],
