@@ -86,7 +86,7 @@ pub fn run(kernel: &Kernel, task: Task, ui: &Ui) -> Result<(), Failure> {
     let mut signals = Signals::not_ignored().map_err(failed)?;
     let folder = Folder::new().map_err(failed)?;
     let stall_s = task.stall_s;
-    prepare(&folder.path, task, kernel)
+    prepare(&folder, task, kernel)
         .and_then(|mut command| {
             ui.detail(format_args!("guest kernel {}", kernel.sha256));
             command.spawn()
@@ -96,7 +96,9 @@ pub fn run(kernel: &Kernel, task: Task, ui: &Ui) -> Result<(), Failure> {
 }
 
 /// Writes the folder; returns the command that becomes the guest.
-fn prepare(folder: &Path, task: Task, kernel: &Kernel) -> io::Result<Command> {
+fn prepare(folder: &Folder, task: Task, kernel: &Kernel) -> io::Result<Command> {
+    let number = folder.number;
+    let folder = &folder.path;
     let input = match task.input {
         Some(bytes) => {
             let path = folder.join("stdin");
@@ -142,6 +144,8 @@ fn prepare(folder: &Path, task: Task, kernel: &Kernel) -> io::Result<Command> {
         "launch",
         "--parent",
         &std::process::id().to_string(),
+        "--number",
+        &number.to_string(),
         "--",
     ]);
     command.arg(&kernel.path);
@@ -346,6 +350,8 @@ fn processor_ticks(session: u32) -> u64 {
 /// removed when the next one is made.
 struct Folder {
     path: PathBuf,
+    /// The least that no other guest has.
+    number: usize,
     _alive: File,
 }
 
@@ -357,15 +363,16 @@ impl Folder {
         };
         let _lock = lock(&parent).map_err(named)?;
         sweep(&parent).map_err(named)?;
-        let path = (0_u32..)
-            .map(|number| parent.join(number.to_string()))
-            .find(|path| !path.exists())
+        let (number, path) = (0_usize..)
+            .map(|number| (number, parent.join(number.to_string())))
+            .find(|(_, path)| !path.exists())
             .expect("fewer folders than numbers");
         DirBuilder::new().mode(0o700).create(&path)?;
         let alive = File::create(path.join(ALIVE))?;
         flock(&alive, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Folder {
             path,
+            number,
             _alive: alive,
         })
     }
