@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 #: The two lengths in the guest's time, s, by the rate in Mbit/s.
-SECONDS = {1: (5, 35), 12: (2, 12), 50: (2, 5), 200: (2, 3)}
+SECONDS = {1: (5, 35), 12: (2, 12), 50: (2, 5), 200: (2, 4)}
 
 
 def cost(rate: int, seconds: int, guests: int) -> float:
@@ -38,7 +38,7 @@ def table(rates: Sequence[int]) -> Iterator[str]:
         for guests in (1, 2):
             used = [cost(rate, seconds, guests) / guests for seconds in (first, last)]
             each = (used[1] - used[0]) / (last - first)
-            yield f"| {rate} | {guests} | {used[0] - first * each:.1f} | {10 * each:.1f} | {1 / each:.2f} |"
+            yield f"| {rate} | {guests} | {max(used[0] - first * each, 0):.1f} | {10 * each:.1f} | {1 / each:.2f} |"
 
 
 if __name__ == "__main__":
