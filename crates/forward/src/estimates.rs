@@ -351,10 +351,11 @@ impl Estimates {
                 self.set_rate(rate);
             }
         }
+        let elapsed = now.since(self.observed_at);
         self.empty.forget_step();
         // A short buffer is empty at times whatever the target, so its queue does not count in e.
         if law_decides && !self.app_limited && since_drained > DRAINED && !self.room.is_bounded() {
-            let observed = now.since(self.observed_at).min(LONGEST_LOOK).as_nanos();
+            let observed = elapsed.min(LONGEST_LOOK).as_nanos();
             let empty_limit = EMPTY.min(self.steady / EMPTY_PART);
             let empty = if self.path.brief_queue() <= empty_limit {
                 observed
@@ -366,7 +367,6 @@ impl Estimates {
         if let Some(before) = self.room.judge(now, self.lost.get()) {
             self.set_rate(self.rate.max(before));
         }
-        let elapsed = now.since(self.observed_at);
         self.room
             .grow(elapsed, self.steady, self.budget, self.lost.get());
         self.observed_at = now;

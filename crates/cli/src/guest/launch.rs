@@ -52,14 +52,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 fn keep_to_one_processor(number: usize) -> nix::Result<()> {
     let this = Pid::from_raw(0);
     let allowed = sched_getaffinity(this)?;
-    let allowed: Vec<usize> = (0..CpuSet::count())
+    let processor = (0..CpuSet::count())
         .filter(|&processor| allowed.is_set(processor) == Ok(true))
-        .collect();
-    let mut one = CpuSet::new();
-    one.set(
-        *allowed
-            .get(number % allowed.len().max(1))
-            .ok_or(nix::Error::EINVAL)?,
-    )?;
-    sched_setaffinity(this, &one)
+        .cycle()
+        .nth(number)
+        .ok_or(nix::Error::EINVAL)?;
+    let mut kept = CpuSet::new();
+    kept.set(processor)?;
+    sched_setaffinity(this, &kept)
 }
