@@ -550,9 +550,10 @@ impl Bridge {
 
     /// The limit that the stack is given. The stack paces a limit over its smoothed round trip, which
     /// a silence makes seconds, but none beyond 2^32. The controller paces a budget already, so each
-    /// packet that may leave then leaves without limit.
+    /// packet that may leave then leaves without limit, as many as the stack sends at once. Within a tick
+    /// the stack's pace delays no budget.
     pub(crate) fn limit_for_stack(&self) -> u64 {
-        let is_slow = |least| self.rtt.smoothed() > least * SLOW_PACE;
+        let is_slow = |least: Duration| self.rtt.smoothed() > (least * SLOW_PACE).max(QUIET);
         let may_leave = self.in_flight + self.packet_size < self.limit;
         if self.is_paced_by_budget && may_leave && self.rtt.least().is_some_and(is_slow) {
             u64::MAX
@@ -1032,6 +1033,19 @@ mod tests {
         assert_eq!(stage.bridge.limit_for_stack(), u64::MAX);
         stage.say(|says| says.budget = Some(SIZE - 1));
         assert!(stage.bridge.limit_for_stack() <= SIZE);
+    }
+
+    #[test]
+    fn round_trips_within_a_tick_leave_the_pace_to_the_stack() {
+        let us = |us| Time::ZERO + Duration::from_micros(us);
+        let mut stage = Stage::new();
+        stage.bridge.set_driven(true);
+        stage.send(&[1, 2]);
+        stage.ack(us(1050), ms(1), SIZE, SIZE);
+        stage.say(|says| says.budget = Some(2 * SIZE));
+        // A busy machine: the round trip is a hundred times the least.
+        stage.ack(us(7000), ms(2), SIZE, 0);
+        assert_eq!(stage.bridge.limit_for_stack(), stage.bridge.limit());
     }
 
     #[test]
