@@ -72,7 +72,12 @@ def sysctl(name: str, value: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def loaded() -> Iterator[None]:
-    """Loads `forward` into the kernel, and allows Cubic and BBR in all namespaces."""
+    """Loads `forward` into the kernel, and allows Cubic and BBR in all namespaces.
+
+    What a killed run has left under this name is unloaded before.
+    """
+    if Path("/sys/fs/bpf/verus", FORWARD).exists():
+        run(ENDPOINT, "--quiet", "kernel", "unload", FORWARD)
     run(ENDPOINT, "--quiet", "kernel", "load", "forward", "--name", FORWARD)
     try:
         # `forward` is in the list: without it, namespaces could not use it.

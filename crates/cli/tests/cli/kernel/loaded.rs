@@ -67,6 +67,7 @@ impl Turn {
     fn take() -> Self {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        unload_of_tests();
         Turn {
             before: programs(),
             _machine: machine::watch(5),
@@ -91,12 +92,24 @@ impl Turn {
 impl Drop for Turn {
     /// A test that failed leaves nothing to the next.
     fn drop(&mut self) {
-        let pins = std::fs::read_dir("/sys/fs/bpf/verus").into_iter().flatten();
-        for pin in pins.flatten() {
-            let name = pin.file_name().to_string_lossy().into_owned();
-            if name.starts_with("verus_test_") {
-                let _ = verus(&format!("--quiet unload {name}")).status();
-            }
+        unload_of_tests();
+    }
+}
+
+/// The names of what was loaded, in order.
+fn loaded() -> Vec<String> {
+    let pins = std::fs::read_dir("/sys/fs/bpf/verus").into_iter().flatten();
+    let name = |pin: std::fs::DirEntry| pin.file_name().to_string_lossy().into_owned();
+    let mut names: Vec<String> = pins.flatten().map(name).collect();
+    names.sort();
+    names
+}
+
+/// Unloads what a test has left that failed, or whose process was killed.
+fn unload_of_tests() {
+    for name in loaded() {
+        if name.starts_with("verus_test_") {
+            let _ = verus(&format!("--quiet unload {name}")).status();
         }
     }
 }
@@ -331,9 +344,11 @@ fn what_cannot_be_is_said_in_one_line_and_leaves_nothing() {
         load forward --name sixteen_letters_ => the name `sixteen_letters_` is too long: 15 characters at the most, and it has 16
         load forward --name verus_test_no --set ratio=4 => `forward` in the kernel has no setting `ratio`: it has budget_ms
         load vegas => `vegas` has no program for the kernel: `forward` has
-        unload verus_test_no => no congestion control `verus_test_no` was loaded by `verus kernel load`; loaded: verus_test_once
+        unload verus_test_no => no congestion control `verus_test_no` was loaded by `verus kernel load`; loaded: (all)
         unload sixteen_letters_ => the name `sixteen_letters_` is too long: 15 characters at the most, and it has 16
         unload . => the name `.` has other than letters, digits, `_` and `-`";
+    // The machine may have its own.
+    let cases = cases.replace("(all)", &loaded().join(", "));
     for case in cases.lines().skip(1) {
         let (words, said) = case.split_once(" => ").expect("a case");
         assert_eq!(refused(verus(words)), format!("verus: {said}"));
