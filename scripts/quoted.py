@@ -93,6 +93,26 @@ def of_page(page: str, text: str) -> Sequence[str]:
     return Quote(page, text, tuple).find().groups()
 
 
+@cache
+def arena(sender: str, heading: str) -> tuple[str, ...]:
+    """The numbers in a cell of `docs/arena.md` but its interval: of the first table with this heading."""
+    heads: list[str] = []
+    for line in (ROOT / "docs/arena.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            heads = []
+        elif not heads:
+            heads = cells
+        elif cells[0] == sender and heading in heads:
+            return tuple(re.findall(r"\d+(?:\.\d+)?", re.sub(r"± \S+", "", cells[heads.index(heading)])))
+    raise ValueError(f"docs/arena.md has no `{heading}` of `{sender}`")
+
+
+def arenas(heading: str, *senders: str) -> Callable[[], Sequence[str]]:
+    """The first number of each sender's cell."""
+    return lambda: [arena(sender, heading)[0] for sender in senders]
+
+
 def _beside_cubic() -> Sequence[str]:
     one, other = BESIDE_CUBIC, f"{BESIDE_CUBIC} --queue fq_codel"
     return [
@@ -159,7 +179,8 @@ def _minutes() -> Sequence[str]:
 BESIDE_CUBIC = "verus compare --trace rate:12 --mix verus+cubic forward+cubic --repeat 5"
 FIVE = "verus compare --trace rate:20 --scheme verus --flows 5 --duration 60"
 MIXES = "verus compare --trace rate:20 --mix 'verus*2+cubic*2' 'forward*2+cubic*2' --queue fq_codel red --duration 60"
-TUTORIAL = "docs/tutorials/compare.md"
+TUTORIAL, ARENA = "docs/tutorials/compare.md", "docs/arena.md"
+DOMINATED, DOMINATES = "dominated on, of 72", "dominates, pairs"
 
 QUOTES = [
     Quote("README.md", "(about {} minutes once built, {} on a bare machine of two cores)", _minutes),
@@ -187,6 +208,39 @@ QUOTES = [
         _together,
         MIXES,
     ),
+    Quote(ARENA, "**`forward`** is dominated on {} of 72 paths, Copa on {},", arenas(DOMINATED, "Forward", "Copa")),
+    Quote(
+        ARENA,
+        "({} pairs of a path and a sender), then Copa with it ({}) and `forward` ({})",
+        arenas(DOMINATES, "Copa, not competitive", "Copa", "Forward"),
+    ),
+    Quote(
+        ARENA,
+        "`forward` uses {} % at {} ms, Copa {} % at {} ms",
+        lambda: [*arena("Forward", "bloated"), *arena("Copa", "bloated")],
+    ),
+    Quote(
+        ARENA,
+        "R = 2 is dominated on {} of 72 paths, most often by Copa, R = 6 on {},",
+        arenas(DOMINATED, "Verus R=2", "Verus R=6"),
+    ),
+    Quote(ARENA, "R = 2 has {} % at {} ms", lambda: arena("Verus R=2", "bloated")),
+    Quote(
+        ARENA,
+        "Jain's index is {} for Verus at R = 2, {} at R = 6, {} for `forward`, {} for Copa and {} for SCReAM.",
+        arenas("10 flows, deep: Jain, ms", "Verus R=2", "Verus R=6", "Forward", "Copa", "SCReAM"),
+    ),
+    Quote(
+        ARENA,
+        "`forward` ({}) and Copa ({}) are less fair than Verus ({})",
+        arenas("10 flows, shallow: Jain, ms", "Forward", "Copa", "Verus R=2"),
+    ),
+    Quote(
+        ARENA,
+        "Copa {} of a fair share, Verus at R = 2 {}, `forward` {}; Verus at R = 6 has {}.",
+        arenas("beside Cubic, deep", "Copa", "Verus R=2", "Forward", "Verus R=6"),
+    ),
+    Quote(ARENA, "Verus keeps {} %, Cubic {} %", arenas("1 % lost", "Verus R=2", "Cubic")),
     Quote("docs/play.md", "The module has {} MB,", _module),
 ]
 
