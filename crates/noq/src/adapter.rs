@@ -30,9 +30,9 @@ impl congestion::Controller for Adapter {
         bytes: u64,
         _pn: u64,
         app_limited: bool,
-        _rtt: &RttEstimator,
+        rtt: &RttEstimator,
     ) {
-        self.0.on_ack(now, sent, bytes, app_limited);
+        self.0.on_ack(now, sent, bytes, app_limited, rtt.get());
     }
 
     fn on_end_acks(

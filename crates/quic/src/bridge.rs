@@ -85,6 +85,9 @@ pub(crate) struct Bridge {
     /// belong to the handshake.
     handshake: Time,
     rtt: RttEstimate,
+    /// The stack's smoothed round trip, in which packets that waited for a later one to be acknowledged have no part
+    /// (RFC 9002 §5.1); zero before the first.
+    stack_rtt: Duration,
     pending: Pending,
     /// Whether anything has been acknowledged.
     has_acks: bool,
@@ -130,6 +133,7 @@ impl Bridge {
             last_number: None,
             handshake: now,
             rtt: RttEstimate::default(),
+            stack_rtt: Duration::ZERO,
             pending: Pending::default(),
             has_acks: false,
             flight_since: now,
@@ -530,6 +534,11 @@ impl Bridge {
         self.next_tick(self.last_event)
     }
 
+    /// The stack's smoothed round trip from now on.
+    pub(crate) fn set_stack_rtt(&mut self, smoothed: Duration) {
+        self.stack_rtt = smoothed;
+    }
+
     /// Whether a driver calls [`tick`](Self::tick) from now on.
     pub(crate) fn set_driven(&mut self, driven: bool) {
         self.driven = driven;
@@ -550,10 +559,10 @@ impl Bridge {
 
     /// The limit that the stack is given. The stack paces a limit over its smoothed round trip, which
     /// a silence makes seconds, but none beyond 2^32. The controller paces a budget already, so each
-    /// packet that may leave then leaves without limit, as many as the stack sends at once. Within a tick
-    /// the stack's pace delays no budget.
+    /// packet that may leave then leaves without limit, as many as the stack sends at once. Within a
+    /// tick the pace is the stack's, since a batch would be several budgets.
     pub(crate) fn limit_for_stack(&self) -> u64 {
-        let is_slow = |least: Duration| self.rtt.smoothed() > (least * SLOW_PACE).max(QUIET);
+        let is_slow = |least: Duration| self.stack_rtt > (least * SLOW_PACE).max(QUIET);
         let may_leave = self.in_flight + self.packet_size < self.limit;
         if self.is_paced_by_budget && may_leave && self.rtt.least().is_some_and(is_slow) {
             u64::MAX
@@ -1027,8 +1036,11 @@ mod tests {
         stage.ack(ms(41), ms(1), SIZE, SIZE);
         stage.say(|says| says.budget = Some(2 * SIZE));
         assert_eq!(stage.bridge.limit_for_stack(), stage.bridge.limit());
-        // The stack would take seconds to pace it over such a smoothed round trip.
+        // The acknowledgement waited for a later packet, so the stack's round trip is as before.
         stage.ack(ms(4002), ms(2), SIZE, 0);
+        assert_eq!(stage.bridge.limit_for_stack(), stage.bridge.limit());
+        // The stack would take seconds to pace it over such a smoothed round trip.
+        stage.bridge.set_stack_rtt(Duration::from_secs(1));
         assert!(stage.bridge.limit() < 3 * SIZE);
         assert_eq!(stage.bridge.limit_for_stack(), u64::MAX);
         stage.say(|says| says.budget = Some(SIZE - 1));
@@ -1044,7 +1056,7 @@ mod tests {
         stage.ack(us(1050), ms(1), SIZE, SIZE);
         stage.say(|says| says.budget = Some(2 * SIZE));
         // A busy machine: the round trip is a hundred times the least.
-        stage.ack(us(7000), ms(2), SIZE, 0);
+        stage.bridge.set_stack_rtt(Duration::from_millis(5));
         assert_eq!(stage.bridge.limit_for_stack(), stage.bridge.limit());
     }
 

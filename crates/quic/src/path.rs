@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use verus_core::{Bytes, Rate, Time};
@@ -98,7 +98,7 @@ impl PathController {
     }
 
     fn instant(&self, at: Time) -> Instant {
-        self.origin + std::time::Duration::from_nanos(at.as_nanos())
+        self.origin + Duration::from_nanos(at.as_nanos())
     }
 
     pub(crate) fn next_tick(&self, now: Instant) -> Option<Instant> {
@@ -169,12 +169,22 @@ impl PathController {
     }
 
     /// A packet of `bytes` that left at `sent` is acknowledged. [`on_end_acks`](Self::on_end_acks)
-    /// follows the last of one acknowledgement.
+    /// follows the last of one acknowledgement. `smoothed` is the round trip that the stack paces by.
     #[inline]
-    pub fn on_ack(&self, now: Instant, sent: Instant, bytes: u64, app_limited: bool) {
+    pub fn on_ack(
+        &self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        app_limited: bool,
+        smoothed: Duration,
+    ) {
         let now = self.time(now);
         let sent = (sent >= self.origin).then(|| self.time(sent));
-        self.update(|bridge| bridge.on_ack(now, sent, bytes, app_limited));
+        self.update(|bridge| {
+            bridge.set_stack_rtt(smoothed.into());
+            bridge.on_ack(now, sent, bytes, app_limited);
+        });
     }
 
     /// Ends the report of one acknowledgement; `in_flight` is the stack's present count of bytes.
@@ -220,7 +230,6 @@ mod tests {
     use std::future::Future as _;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
-    use std::time::Duration;
 
     use verus_senders::Scheme;
 
@@ -245,7 +254,7 @@ mod tests {
         let bridge = Bridge::new(scheme.config().build(1), Time::ZERO, SIZE as u16);
         let path = PathController::new(origin, bridge, Arc::default());
         let mut context = Context::from_waker(Waker::noop());
-        let acked = |now: Instant| path.on_ack(now, at(1), SIZE, false);
+        let acked = |now: Instant| path.on_ack(now, at(1), SIZE, false, Duration::ZERO);
 
         path.add_driver();
         assert_eq!(path.set_alarm(at(0)), None, "nothing to drive");

@@ -29,9 +29,9 @@ impl congestion::Controller for Adapter {
         sent: Instant,
         bytes: u64,
         app_limited: bool,
-        _rtt: &RttEstimator,
+        rtt: &RttEstimator,
     ) {
-        self.0.on_ack(now, sent, bytes, app_limited);
+        self.0.on_ack(now, sent, bytes, app_limited, rtt.get());
     }
 
     fn on_end_acks(
