@@ -74,7 +74,7 @@ def sysctl(name: str, value: str) -> Iterator[None]:
 def loaded() -> Iterator[None]:
     """Loads `forward` into the kernel, and allows Cubic and BBR in all namespaces.
 
-    What a killed run has left under this name is unloaded before.
+    First unloads the one that a killed run may have left.
     """
     if Path("/sys/fs/bpf/verus", FORWARD).exists():
         run(ENDPOINT, "--quiet", "kernel", "unload", FORWARD)

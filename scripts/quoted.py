@@ -95,7 +95,7 @@ def of_page(page: str, text: str) -> Sequence[str]:
 
 @cache
 def arena(sender: str, heading: str) -> tuple[str, ...]:
-    """The numbers in a cell of `docs/arena.md` but its interval: of the first table with this heading."""
+    """The numbers in a cell of `docs/arena.md`, without intervals, in the first table that has this heading."""
     heads: list[str] = []
     for line in (ROOT / "docs/arena.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

@@ -85,8 +85,8 @@ pub(crate) struct Bridge {
     /// belong to the handshake.
     handshake: Time,
     rtt: RttEstimate,
-    /// The stack's smoothed round trip, in which packets that waited for a later one to be acknowledged have no part
-    /// (RFC 9002 §5.1); zero before the first.
+    /// The stack's smoothed round trip, of the newest packet of each acknowledgement (RFC 9002 §5.1):
+    /// the others waited at the receiver. Zero before the first.
     stack_rtt: Duration,
     pending: Pending,
     /// Whether anything has been acknowledged.
@@ -534,7 +534,7 @@ impl Bridge {
         self.next_tick(self.last_event)
     }
 
-    /// The stack's smoothed round trip from now on.
+    /// Sets the stack's smoothed round trip.
     pub(crate) fn set_stack_rtt(&mut self, smoothed: Duration) {
         self.stack_rtt = smoothed;
     }

@@ -96,8 +96,8 @@ impl Drop for Turn {
     }
 }
 
-/// The names of what was loaded, in order.
-fn loaded() -> Vec<String> {
+/// Sorted names of the congestion controls that `verus kernel load` has pinned.
+fn pinned() -> Vec<String> {
     let pins = std::fs::read_dir("/sys/fs/bpf/verus").into_iter().flatten();
     let name = |pin: std::fs::DirEntry| pin.file_name().to_string_lossy().into_owned();
     let mut names: Vec<String> = pins.flatten().map(name).collect();
@@ -105,9 +105,9 @@ fn loaded() -> Vec<String> {
     names
 }
 
-/// Unloads what a test has left that failed, or whose process was killed.
+/// Unloads congestion controls of tests: one that failed, or was killed, may have left its own.
 fn unload_of_tests() {
-    for name in loaded() {
+    for name in pinned() {
         if name.starts_with("verus_test_") {
             let _ = verus(&format!("--quiet unload {name}")).status();
         }
@@ -347,8 +347,8 @@ fn what_cannot_be_is_said_in_one_line_and_leaves_nothing() {
         unload verus_test_no => no congestion control `verus_test_no` was loaded by `verus kernel load`; loaded: (all)
         unload sixteen_letters_ => the name `sixteen_letters_` is too long: 15 characters at the most, and it has 16
         unload . => the name `.` has other than letters, digits, `_` and `-`";
-    // The machine may have its own.
-    let cases = cases.replace("(all)", &loaded().join(", "));
+    // The machine may have others loaded.
+    let cases = cases.replace("(all)", &pinned().join(", "));
     for case in cases.lines().skip(1) {
         let (words, said) = case.split_once(" => ").expect("a case");
         assert_eq!(refused(verus(words)), format!("verus: {said}"));
