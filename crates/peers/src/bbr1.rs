@@ -893,16 +893,6 @@ mod tests {
         assert!(path.controller.max_bandwidth() > bandwidth);
     }
 
-    #[test]
-    fn values_out_of_range_are_refused_by_name() {
-        let config = Config {
-            initial_window_packets: 0.0,
-            ..Config::default()
-        };
-        let error = Bbr1::new(&config, 1).expect_err("out of range");
-        assert_eq!(error.field, "initial_window_packets");
-    }
-
     proptest! {
         #[test]
         fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {

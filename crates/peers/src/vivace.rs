@@ -586,15 +586,6 @@ mod tests {
         assert!(matches!(controller.state, State::Probing { .. }));
     }
 
-    #[test]
-    fn values_out_of_range_are_refused_by_name() {
-        let config = Config {
-            initial_window_packets: 0.0,
-        };
-        let error = Vivace::new(&config, 1).expect_err("out of range");
-        assert_eq!(error.field, "initial_window_packets");
-    }
-
     proptest! {
         #[test]
         fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {

@@ -683,6 +683,35 @@ mod tests {
         assert!(message("verus:mode=fast").contains("one of robust, paper, prototype"));
         assert!(message("cubic:").contains("key=value"));
     }
+
+    #[test]
+    fn values_out_of_range_are_refused_by_name() {
+        let cases = "
+            bbr1:initial_window_packets=0 => between 1 and 1000000 packets
+            newreno:min_window_packets=0 => between 1 and 1000000 packets
+            newreno:decrease_factor=1 => above 0 and below 1
+            vegas:beta_packets=1 => at least alpha_packets
+            vegas:gamma_packets=NaN => above 0 and at most 1000000 packets
+            cubic:c=0 => above 0 and at most 1000
+            cubic:uncharted_growth=NaN => between 0 and 0.5
+            copa:delta=0 => between 0.001 and 1
+            copa:delta=-1 => between 0.001 and 1
+            copa:delta=NaN => between 0.001 and 1
+            copa:delta=2 => between 0.001 and 1
+            ledbatpp:target_ms=200 => between 1 and 100 ms (RFC 6817: no more)
+            c4:initial_window_packets=-1 => between 1 and 1000000 packets
+            vivace:initial_window_packets=0 => between 1 and 1000000 packets
+            scream:min_rate_mbps=200 => at most max_rate_mbps
+            prague:initial_window_packets=0 => between 1 and 1000000 packets";
+        for case in cases.lines().skip(1) {
+            let (text, range) = case.trim().split_once(" => ").expect("a case");
+            let key = text.split([':', '=']).nth(1).expect("a key");
+            let error = Scheme::parse(text).expect_err(text).to_string();
+            let problem = format!("scheme `{text}`: {key} must be {range}, not ");
+            assert!(error.starts_with(&problem), "{error}");
+        }
+    }
+
     #[test]
     fn a_model_is_read_by_who_may_read_it_and_refused_for_others() {
         let read = |text: &str, bytes: &'static [u8]| {

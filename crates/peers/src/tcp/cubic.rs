@@ -690,20 +690,6 @@ mod tests {
         assert_eq!(path.controller.window.threshold, Some(28.0));
     }
 
-    #[test]
-    fn values_out_of_range_are_refused_by_name() {
-        let config = Config {
-            c: 0.0,
-            ..Config::default()
-        };
-        assert_eq!(Cubic::new(config).unwrap_err().field, "c");
-        let config = Config {
-            uncharted_growth: f64::NAN,
-            ..Config::default()
-        };
-        assert_eq!(Cubic::new(config).unwrap_err().field, "uncharted_growth");
-    }
-
     proptest! {
         #[test]
         fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {

@@ -392,29 +392,6 @@ mod tests {
         assert_eq!(window(&path), 20.0);
     }
 
-    #[test]
-    fn values_out_of_range_are_refused_by_name() {
-        let config = Config {
-            common: Common {
-                decrease_factor: 1.0,
-                ..Common::default()
-            },
-            ..Config::default()
-        };
-        assert_eq!(NewReno::new(config).unwrap_err().field, "decrease_factor");
-        let config = Config {
-            common: Common {
-                min_window_packets: 0.0,
-                ..Common::default()
-            },
-            ..Config::default()
-        };
-        assert_eq!(
-            NewReno::new(config).unwrap_err().field,
-            "min_window_packets"
-        );
-    }
-
     proptest! {
         #[test]
         fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {

@@ -406,20 +406,6 @@ mod tests {
         assert_eq!(path.controller.window.threshold, Some(10.0));
     }
 
-    #[test]
-    fn values_out_of_range_are_refused_by_name() {
-        let config = Config {
-            beta_packets: 1.0,
-            ..Config::default()
-        };
-        assert_eq!(Vegas::new(config).unwrap_err().field, "beta_packets");
-        let config = Config {
-            gamma_packets: f64::NAN,
-            ..Config::default()
-        };
-        assert_eq!(Vegas::new(config).unwrap_err().field, "gamma_packets");
-    }
-
     proptest! {
         #[test]
         fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {
