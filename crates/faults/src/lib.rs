@@ -12,6 +12,7 @@
 //!   by the kernel. [`qlog`]: a log as a test reads it. [`taught`]: a model for the controller that
 //!   has no default.
 //! - [`machine::watch`]: whether the machine had time for a test in real time.
+//!   [`machine::Steal`]: the share of its time that others took.
 //!
 //! A schedule has the same meaning in both; only the clock differs.
 

@@ -1,4 +1,4 @@
-//! Whether this machine had time for a test that reads its clock.
+//! Whether this machine had time for a test or a benchmark that reads its clock.
 
 // It measures a clock.
 #![allow(clippy::disallowed_methods)]
@@ -64,6 +64,38 @@ impl Drop for Watch {
                 worst.as_millis()
             );
         }
+    }
+}
+
+/// The machine's time so far, in ticks, and the part of it that others took (steal).
+#[derive(Debug)]
+pub struct Steal {
+    all: u64,
+    stolen: u64,
+}
+
+impl Steal {
+    /// As of now.
+    ///
+    /// # Panics
+    /// If this is not Linux.
+    pub fn now() -> Self {
+        let stat = std::fs::read_to_string("/proc/stat").expect("Linux has it");
+        let first = stat.lines().next().unwrap_or_default();
+        let ticks: Vec<u64> = (first.split_whitespace().skip(1))
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        // user nice system idle iowait irq softirq steal; guest time is part of user.
+        Steal {
+            all: ticks.iter().take(8).sum(),
+            stolen: ticks.get(7).copied().unwrap_or(0),
+        }
+    }
+
+    /// The share that others have taken since then.
+    pub fn share_since(&self) -> f64 {
+        let now = Steal::now();
+        (now.stolen - self.stolen) as f64 / (now.all - self.all).max(1) as f64
     }
 }
 

@@ -20,6 +20,7 @@ use verus_channel::{QueueConfig, RateSchedule, Service};
 use verus_clock::Clock;
 use verus_core::controller::Observer;
 use verus_core::{Bytes, Controller, Duration, Feedback, Rate, Recovery, Time, Timeout};
+use verus_faults::machine::Steal;
 use verus_faults::{Bottleneck, Proxy, ProxyConfig, ProxyStats, Schedule};
 use verus_probe::client::{Client, ClientConfig};
 use verus_probe::driver::Driver;
@@ -60,35 +61,6 @@ fn main() {
                 stolen * 100.0
             );
         }
-    }
-}
-
-/// The machine's time so far, and the part taken by others (steal).
-struct Steal {
-    all: u64,
-    stolen: u64,
-}
-
-impl Steal {
-    fn now() -> Self {
-        let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        let fields: Vec<u64> = text
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .skip(1)
-            .filter_map(|field| field.parse().ok())
-            .collect();
-        Steal {
-            all: fields.iter().take(8).sum(),
-            stolen: fields.get(7).copied().unwrap_or(0),
-        }
-    }
-
-    fn share_since(&self) -> f64 {
-        let now = Steal::now();
-        (now.stolen - self.stolen) as f64 / (now.all - self.all).max(1) as f64
     }
 }
 

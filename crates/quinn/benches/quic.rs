@@ -29,6 +29,7 @@ use quinn::TransportConfig;
 use quinn::congestion::CubicConfig;
 use rustix::time::{ClockId, clock_gettime};
 use verus_core::Duration;
+use verus_faults::machine::Steal;
 use verus_faults::{Bottleneck, ProxyConfig, ProxyStats};
 use verus_quinn::{self as quic, Event};
 
@@ -49,33 +50,13 @@ fn transport_of(scheme: &str) -> TransportConfig {
     }
 }
 
-/// Ticks of the machine since it started: those taken by others (steal), and all.
-fn steal_and_total() -> (u64, u64) {
-    let stat = std::fs::read_to_string("/proc/stat").expect("Linux");
-    let numbers: Vec<u64> = stat
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .skip(1)
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    // user nice system idle iowait irq softirq steal; guest time is part of user.
-    (
-        numbers.get(7).copied().unwrap_or(0),
-        numbers.iter().take(8).sum(),
-    )
-}
-
 /// Runs until the machine has kept to itself; says the share stolen.
 fn undisturbed<T>(mut run: impl FnMut() -> T) -> (T, f64) {
     let mut tries = 0;
     loop {
-        let before = steal_and_total();
+        let before = Steal::now();
         let outcome = run();
-        let after = steal_and_total();
-        let all = (after.1 - before.1).max(1) as f64;
-        let share = (after.0 - before.0) as f64 / all;
+        let share = before.share_since();
         tries += 1;
         if share <= STEAL || tries == 5 {
             return (outcome, share);
