@@ -88,6 +88,14 @@ pub fn shared() -> PathBuf {
     path
 }
 
+/// The path of a recording of that folder.
+pub fn trace(shared: &Path, name: &str) -> String {
+    let path = shared.join("traces").join(name);
+    path.to_str()
+        .expect("paths of recordings are text")
+        .to_owned()
+}
+
 /// A table's rows, each a list of (column, value).
 pub struct Table {
     header: Vec<String>,

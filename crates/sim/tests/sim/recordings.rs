@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use crate::common::{Table, run_all, shared, single};
+use crate::common::{Table, run_all, shared, single, trace};
 use verus_channel::{catalogue, generate};
 use verus_core::Duration;
 use verus_sim::{Outcome, Scenario};
@@ -24,13 +24,6 @@ const CITY: &str = "cs244-2017/city_drive_2min";
 const HIGHWAY: &str = "cs244-2017/highway_drive_2min";
 const VERIZON: &str = "mahimahi/Verizon-LTE-short.down";
 const UMTS: &str = "mahimahi/TMobile-UMTS-driving.down.xz";
-
-fn trace(shared: &Path, name: &str) -> String {
-    let path = shared.join("traces").join(name);
-    path.to_str()
-        .expect("paths of recordings are text")
-        .to_owned()
-}
 
 /// The acknowledgement path of a reference row.
 fn ack(shared: &Path, row: &str) -> String {

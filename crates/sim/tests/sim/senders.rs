@@ -3,22 +3,13 @@
 //! Measured peers are recordings (`make test-recordings`). The suites (`python/verus/suites`) have
 //! the scenarios of C4's and picoquic's simulators; `python/tests/test_check.py` runs them.
 
-use std::path::Path;
-
-use crate::common::{Table, run_all, shared, single};
+use crate::common::{Table, run_all, shared, single, trace};
 use verus_sim::{Change, FlowSpec, Scenario};
 
 const RED_CS244: &str = "red:min=375000,max=1125000,p=0.1,preset=cs244";
 const MEASURED: &str = "reference/peers-measured.csv";
 /// Of utilization, and of the 95th percentile of delay.
 const NEAR: (f64, f64) = (0.05, 0.30);
-
-fn trace(shared: &Path, name: &str) -> String {
-    let path = shared.join("traces").join(name);
-    path.to_str()
-        .expect("paths of recordings are text")
-        .to_owned()
-}
 
 /// Compares our `scheme` with the measurements of `measured` behind Mahimahi, on each recording
 /// (first repetition). At least `least` of eight must be near.
