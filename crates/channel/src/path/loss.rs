@@ -102,7 +102,10 @@ mod tests {
     #[test]
     fn losses_come_at_the_probability_in_force() {
         let at = Time::from_millis;
-        let steps = vec![(at(0), 0.0), (at(1_000), 0.1), (at(101_000), 1.0)];
+        let steps = [(0, 0.0), (1_000, 0.1), (101_000, 1.0), (102_000, 0.0)];
+        let steps = steps
+            .map(|(ms, probability)| (at(ms), probability))
+            .to_vec();
         let draws = vec![random::stream(1, "loss", 0)];
         let mut loss = Loss::new(Schedule::new(steps).unwrap(), draws);
         let mut lost = |from, to| (from..to).filter(|ms| loss.loses(at(*ms), 0)).count();
@@ -110,6 +113,7 @@ mod tests {
         // 100,000 draws: 10,000 expected with a standard deviation of 95.
         assert!(lost(1_000, 101_000).abs_diff(10_000) < 500);
         assert_eq!(lost(101_000, 102_000), 1_000);
+        assert_eq!(lost(102_000, 103_000), 0);
     }
 
     #[test]

@@ -53,21 +53,6 @@ fn a_short_last_packet_carries_what_is_left() {
     assert_eq!(records(&outcome).new_bytes, [1500, 1]);
 }
 
-#[test]
-fn drop_tail_takes_its_limit_and_not_a_packet_more() {
-    // Ten packets at once: one is being sent, four wait, five are too many.
-    let outcome = run(&Scenario {
-        queue: "droptail:packets=4".to_owned(),
-        duration_s: 0.03,
-        ..brief(15_000)
-    });
-    let records = records(&outcome);
-    let departed: Vec<f64> = records.departed_ms[..5].to_vec();
-    assert_eq!(departed, [1.0, 2.0, 3.0, 4.0, 5.0]);
-    assert_eq!(records.dropped_ms[5..], [0.0; 5]);
-    assert_eq!(outcome.metrics.drops, 5);
-}
-
 /// Every scheme that retransmits lost data.
 const RELIABLE: [&str; 6] = [
     "verus:ratio=4",
@@ -207,37 +192,6 @@ fn quick_acknowledgements_answer_the_first_packets_one_by_one() {
 }
 
 #[test]
-fn packets_keep_their_order_when_the_delay_drops() {
-    let outcome = run(&Scenario {
-        delay_ms: 50.0,
-        changes: vec![Change {
-            delay_ms: Some(5.0),
-            ..change(0.5)
-        }],
-        records: true,
-        ..single("rate:12", INFINITE, "newreno", 1.0)
-    });
-    let records = records(&outcome);
-    let arrived: Vec<f64> = records
-        .received_ms
-        .iter()
-        .copied()
-        .filter(|at| at.is_finite())
-        .collect();
-    assert!(arrived.windows(2).all(|pair| pair[0] <= pair[1]));
-    // The last to leave before the change holds up those behind it: they land together.
-    let last = (0..records.len())
-        .rfind(|&at| records.departed_ms[at] < 500.0)
-        .expect("some left before");
-    assert_eq!(records.received_ms[last], records.departed_ms[last] + 50.0);
-    assert_eq!(records.received_ms[last + 1], records.received_ms[last]);
-    let late = (0..records.len())
-        .rfind(|&at| records.received_ms[at].is_finite())
-        .expect("some arrived");
-    assert_eq!(records.received_ms[late], records.departed_ms[late] + 5.0);
-}
-
-#[test]
 fn the_rate_changes_when_it_is_told_to() {
     let outcome = run(&Scenario {
         changes: vec![Change {
@@ -252,22 +206,6 @@ fn the_rate_changes_when_it_is_told_to() {
     assert!((throughput[48] - 12.0).abs() < 1e-9);
     assert!((throughput[51] - 24.0).abs() < 1e-9);
     assert_eq!(outcome.capacity_mbps[49..51], [12.0, 24.0]);
-}
-
-#[test]
-fn random_loss_meets_its_probability() {
-    let outcome = run(&Scenario {
-        loss: 0.02,
-        ..single("rate:50", INFINITE, "verus:ratio=6", 60.0)
-    });
-    let losses = outcome.metrics.path_losses as f64;
-    let (n, p) = (outcome.metrics.arrivals as f64 + losses, 0.02);
-    assert!(n > 3000.0, "{n} packets are too few to tell");
-    let deviation = (n * p * (1.0 - p)).sqrt();
-    assert!(
-        (losses - n * p).abs() < 5.0 * deviation,
-        "{losses} of {n} packets"
-    );
 }
 
 #[test]
@@ -292,27 +230,6 @@ fn many_flows_of_verus_behind_a_buffer_of_one_bandwidth_delay_product_do_not_flo
     });
     let loss_rate = outcome.metrics.loss_rate.expect("packets arrived");
     assert!(loss_rate < 0.1, "{loss_rate} of all packets were dropped");
-}
-
-#[test]
-fn loss_can_be_turned_on_and_off() {
-    let outcome = run(&Scenario {
-        changes: [(1.0, 0.5), (1.2, 0.0)]
-            .map(|(at_s, loss)| Change {
-                loss: Some(loss),
-                ..change(at_s)
-            })
-            .to_vec(),
-        records: true,
-        ..single("rate:12", INFINITE, "newreno", 4.0)
-    });
-    let dropped = records(&outcome)
-        .dropped_ms
-        .iter()
-        .filter(|at| !at.is_nan());
-    let dropped: Vec<f64> = dropped.copied().collect();
-    assert!(!dropped.is_empty());
-    assert!(dropped.iter().all(|at| (1000.0..1200.0).contains(at)));
 }
 
 #[test]

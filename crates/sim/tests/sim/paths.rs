@@ -169,18 +169,6 @@ fn a_recorded_series_of_delays_is_followed_each_way_and_packets_overtake() {
 }
 
 #[test]
-fn bursts_lose_the_last_of_each_round() {
-    let outcome = run(&Scenario {
-        loss_bursts: "2/18".to_owned(),
-        ..recorded("constant:rate_mbps=6", 5.0)
-    });
-    let dropped = &records(&outcome).dropped_ms;
-    let lost = (0..dropped.len()).filter(|&number| dropped[number].is_finite());
-    assert!(lost.clone().count() > 200);
-    assert!(lost.into_iter().all(|number| number % 18 >= 16));
-}
-
-#[test]
 fn a_suspended_link_holds_its_packets_and_the_changes_come_again() {
     // Of each 2 s the last 0.2 s nothing: the suspensions of draft-huitema-ccwg-c4-test.
     let outcome = run(&Scenario {
@@ -536,19 +524,21 @@ fn what_cannot_be_is_named() {
 
 #[test]
 fn losses_on_the_way_are_not_the_bottlenecks() {
-    let outcome = run(&Scenario {
-        loss: 0.01,
-        ..recorded("constant:rate_mbps=6", 20.0)
-    });
-    let metrics = &outcome.metrics;
-    assert_eq!((metrics.loss_rate, metrics.drops), (Some(0.0), 0));
-    let lost = records(&outcome).dropped_ms.iter();
-    let lost = lost.filter(|time| time.is_finite()).count() as u64;
-    assert!(lost > 50);
-    assert_eq!(metrics.path_losses, lost);
-    let sent = metrics.arrivals + lost;
-    assert_eq!(metrics.path_loss_rate, Some(lost as f64 / sent as f64));
-    assert_eq!(sent, metrics.per_flow[0].sent);
+    let mut scenarios = [(); 3].map(|()| recorded("constant:rate_mbps=6", 20.0));
+    scenarios[0].loss = 0.01;
+    scenarios[1].loss_bursts = "2/18".to_owned();
+    scenarios[2].loss_model = "gemodel:p=0.01,r=0.25".to_owned();
+    for outcome in scenarios.iter().map(run) {
+        let metrics = &outcome.metrics;
+        assert_eq!((metrics.loss_rate, metrics.drops), (Some(0.0), 0));
+        let lost = records(&outcome).dropped_ms.iter();
+        let lost = lost.filter(|time| time.is_finite()).count() as u64;
+        assert!(lost > 50);
+        assert_eq!(metrics.path_losses, lost);
+        let sent = metrics.arrivals + lost;
+        assert_eq!(metrics.path_loss_rate, Some(lost as f64 / sent as f64));
+        assert_eq!(sent, metrics.per_flow[0].sent);
+    }
     // A policer's refusals are its own.
     let policed = run(&Scenario {
         policer: "bucket:rate_mbps=3,burst=15000".to_owned(),
@@ -637,43 +627,6 @@ fn a_shared_medium_takes_rates_both_ways() {
     ] {
         assert_eq!(scenario.plan().unwrap_err().to_string(), message);
     }
-}
-
-#[test]
-fn a_loss_model_loses_bursts_before_the_bottleneck() {
-    let outcome = run(&Scenario {
-        loss_model: "gemodel:p=0.01,r=0.25".to_owned(),
-        ..recorded("constant:rate_mbps=6", 60.0)
-    });
-    let dropped = &records(&outcome).dropped_ms;
-    let lost: Vec<bool> = dropped.iter().map(|time| time.is_finite()).collect();
-    let bursts = lost.chunk_by(|one, other| one == other);
-    let bursts: Vec<usize> = bursts.filter(|run| run[0]).map(<[bool]>::len).collect();
-    let mean = bursts.iter().sum::<usize>() as f64 / bursts.len() as f64;
-    // 30,000 packets, of which p/(p + r) are lost, in bursts of 1/r.
-    assert!((3.2..4.8).contains(&mean), "{mean}");
-    let metrics = &outcome.metrics;
-    let rate = metrics.path_loss_rate.expect("packets were sent");
-    assert!((rate / (0.01 / 0.26) - 1.0).abs() < 0.25, "{rate}");
-    assert_eq!((metrics.loss_rate, metrics.drops), (Some(0.0), 0));
-}
-
-#[test]
-fn a_series_of_losses_holds_line_by_line_and_repeats() {
-    let path = std::env::temp_dir().join(format!("verus-loss-series-{}", std::process::id()));
-    // Half a second in which nothing is lost, and one in which everything is.
-    let lines = (0..100).map(|line| if line < 50 { "0\n" } else { "1\n" });
-    std::fs::write(&path, lines.collect::<String>()).expect("it can be written");
-    let outcome = run(&Scenario {
-        loss_series: Some(path.display().to_string()),
-        ..recorded("constant:rate_mbps=6", 5.0)
-    });
-    std::fs::remove_file(path).expect("it was written");
-    let records = records(&outcome);
-    for (sent, dropped) in records.sent_ms.iter().zip(&records.dropped_ms) {
-        assert_eq!(dropped.is_finite(), sent % 1000.0 >= 500.0, "{sent}");
-    }
-    assert!(records.len() > 2_000);
 }
 
 #[test]
