@@ -225,15 +225,6 @@ def test_a_server_that_is_not_there_fails_the_run(program: str) -> None:
 
 
 @each_program
-def test_a_port_in_use_is_named(program: str) -> None:
-    with server() as (_, address):
-        code, out, err = ran(program, "probe", "server", "--bind", "127.0.0.1", "--port", address.rpartition(":")[2])
-    assert (code, out) == (2, "")
-    assert err.startswith(f"verus: cannot listen on UDP {address}: ")
-    assert err.count("\n") == 1
-
-
-@each_program
 def test_a_measurement_becomes_a_page(program: str, tmp_path: Path) -> None:
     place = tmp_path / "measured"
     with server(program) as (_, address):

@@ -74,7 +74,10 @@ fn a_port_in_use_and_an_address_of_another_are_named() {
     refused(
         &serve(&format!("--bind 127.0.0.1 --port {port}")),
         2,
-        &["cannot listen", &port, "in use"],
+        &[
+            &format!("cannot listen on UDP 127.0.0.1:{port}: "),
+            "in use",
+        ],
     );
     refused(
         &serve("--bind 192.0.2.7"),
