@@ -529,9 +529,10 @@ impl FlowReport {
         self.rtt_from = Some(from);
         self.rtt_samples = times.count().max(1);
         self.rtt_min_ms = Some(least_ms);
-        self.rtt_p50_ms = times.quantile_ms(0.5);
-        self.rtt_p95_ms = times.quantile_ms(0.95);
-        let queue = |rtt: Option<f64>| rtt.map(|rtt| (rtt - least_ms).max(0.0));
+        // The histogram rounds down, by up to 1/1024, and the least is exact.
+        let quantile = |q| times.quantile_ms(q).map(|rtt| rtt.max(least_ms));
+        (self.rtt_p50_ms, self.rtt_p95_ms) = (quantile(0.5), quantile(0.95));
+        let queue = |rtt: Option<f64>| rtt.map(|rtt| rtt - least_ms);
         self.queue_p50_ms = queue(self.rtt_p50_ms);
         self.queue_p95_ms = queue(self.rtt_p95_ms);
     }

@@ -164,7 +164,7 @@ impl fmt::Display for Unread {
                 let name = name(&PROTOCOLS, number.into());
                 write!(f, "of IP protocol {number}{name}")
             }
-            Unread::Fragment => f.write_str("later fragments"),
+            Unread::Fragment => f.write_str("fragments"),
             Unread::Short => f.write_str("not captured with all headers, or damaged"),
         }
     }
@@ -173,7 +173,8 @@ impl fmt::Display for Unread {
 /// The datagram of a frame of `length` bytes on a link of this type, of which `data` was captured.
 ///
 /// # Errors
-/// If it is not TCP or UDP over IP, a later fragment, or not captured far enough.
+/// If it is not TCP or UDP over IP, not captured far enough, or a fragment, of which even the first
+/// is not read.
 pub fn dissect(link: i32, length: u32, data: &[u8]) -> Result<Datagram, Unread> {
     let (header, packet) = sliced(link, data)?;
     let mut datagram = datagram(header, length, &packet).ok_or_else(|| reason(&packet))?;
