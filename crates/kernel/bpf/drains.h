@@ -114,7 +114,7 @@ static inline int drains_update(struct drains *d, u64 now, const struct seen *se
 		if (!over)
 			return 0;
 		d->quiet_since = seen->feedback_time;
-		return drains_fail(d, now, queue, seen->calm_target, seen->range <= near);
+		return drains_fail(d, now, queue, seen->calm_target, seen->range <= times(queue, 2) / 3);
 	}
 	d->stands = seen->link_is_steady && seen->calm_target > 0 && queue > more(seen->calm_target, near) &&
 		    (seen->range <= near || d->stands);
