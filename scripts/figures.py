@@ -98,7 +98,7 @@ ON_PAGE = {
     "virtual-speed.txt",
 }
 #: The rows of `forward.csv` that sentences quote, by group; its page shows means of the others.
-QUOTED = ("beside one Cubic", "files alone", "jitter")
+QUOTED = ("beside one Cubic", "beside three Cubics", "files alone", "jitter")
 #: Input files of results: channels, and rows of suites.
 CHANNELS = "crates/channel/src/generate/*.tsv"
 SUITES = "python/verus/suites/*.toml"

@@ -114,8 +114,8 @@ def measured(path: Path) -> list[dict[str, Any]]:
 def test_what_operators_are_told_is_the_result() -> None:
     results = forward.SenderResults(measured(DOCS / "results" / "forward.csv"), "forward")
 
-    def share(mbps: int, products: str) -> str:
-        return f"{results.one('beside one Cubic', f'{mbps} Mbit/s, {products} BDP', 'share'):.2f}"
+    def share(mbps: int, products: str, rivals: str = "one Cubic") -> str:
+        return f"{results.one(f'beside {rivals}', f'{mbps} Mbit/s, {products} BDP', 'share'):.2f}"
 
     def wifi(value: str) -> str:
         both = sorted(results.one("jitter", f"Wi-Fi, bad, {mbps} Mbit/s", value) for mbps in (10, 50))
@@ -127,6 +127,8 @@ def test_what_operators_are_told_is_the_result() -> None:
     )
     for products in ("0.5", "1", "2", "4"):
         assert f"| {products} | {share(10, products)} | {share(50, products)} |" in page
+    *of_three, last = (share(10, products, "three Cubics") for products in ("0.5", "1", "2", "4"))
+    assert f"Beside three Cubics at 10 Mbit/s `forward` gets {', '.join(of_three)} and {last} of a fair share" in page
     deep = [f"{share(mbps, '2')} and {share(mbps, '4')}" for mbps in (10, 50)]
     assert f"gets {deep[0]} of a fair share at 10 Mbit/s, {deep[1]} at 50" in front
     (company,) = (table for table in tables("arena.md") if DEEPEST in table[0])
