@@ -233,6 +233,10 @@ def test_a_log_of_packets_is_read_line_by_line(verus: Command, tmp_path: Path) -
     ran = verus("trace", "fit", str(log))
     assert (ran.code, ran.out) == (2, "")
     assert f"line 3: `10,soon` is not a row of {fitting.HEADER}" in ran.err
+    log.write_text(f"{fitting.HEADER.replace(',', ';')}\n0;20\n")
+    ran = verus("trace", "fit", str(log))
+    assert ran.code == 2
+    assert f"line 1: `sent_ms;received_ms` is not a row of {fitting.HEADER}" in ran.err
     log.write_text(f"{fitting.HEADER}\n10,20\n0,30\n")
     assert "line 3: sent at 0 ms, after one at 10 ms" in verus("trace", "fit", str(log)).err
     # A receiver's clock that is behind says nothing of propagation.

@@ -22,6 +22,9 @@ const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// pcap's magic numbers, with microseconds and nanoseconds.
 const PCAP: [u32; 2] = [0xa1b2_c3d4, 0xa1b2_3c4d];
 
+/// What is wrong where a read fails: the parser does not pass the reason on.
+const UNREADABLE: &str = "the system refused, or the compressed data are damaged or cut short";
+
 /// Why a capture cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("`{name}`, byte {offset}: {problem}")]
@@ -140,8 +143,7 @@ pub fn for_each(
     let mut reader = match opened {
         Ok(reader) => reader,
         Err(PcapError::ReadError) => {
-            let error = io::Error::other("the system refused, or the compressed data are damaged");
-            return Err(fail(0, error.into()));
+            return Err(fail(0, io::Error::other(UNREADABLE).into()));
         }
         Err(_) => return Err(fail(0, Problem::Damaged)),
     };
@@ -226,7 +228,7 @@ pub fn for_each(
             Err(Stop::Refill) => {
                 reader
                     .refill()
-                    .map_err(|_| fail(at, io::Error::other("the rest of it").into()))?;
+                    .map_err(|_| fail(at, io::Error::other(UNREADABLE).into()))?;
             }
             Err(Stop::Cut) if declared(reader.data(), is_ng) > reader.data().len() => {
                 ended.is_cut = true;

@@ -12,6 +12,7 @@ import codecs
 import functools
 import io
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -170,13 +171,14 @@ def read_link_log(path: Path) -> LinkLog | None:
 
 
 def is_log(path: Path) -> bool:
-    """Whether `read_packets` takes it, rather than being a channel."""
+    """Whether it is a log for `read_packets`, rather than a channel: one with other separators is refused there."""
     if path.is_dir():
         return True
     try:
         with path.open("rb") as file:
             first = file.readline(len(codecs.BOM_UTF8) + len(HEADER) + 2)
-            return first.removeprefix(codecs.BOM_UTF8).strip() == HEADER.encode()
+            names = re.split(rb"[,;\s]+", first.removeprefix(codecs.BOM_UTF8).strip())
+            return names == HEADER.encode().split(b",")
     except OSError:
         return False
 
