@@ -22,7 +22,7 @@ const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// pcap's magic numbers, with microseconds and nanoseconds.
 const PCAP: [u32; 2] = [0xa1b2_c3d4, 0xa1b2_3c4d];
 
-/// What is wrong where a read fails: the parser does not pass the reason on.
+/// Reasons for which a read may fail: the parser does not pass on which it was.
 const UNREADABLE: &str = "the system refused, or the compressed data are damaged or cut short";
 
 /// Why a capture cannot be read.

@@ -34,9 +34,9 @@ const UNMOVED: u64 = 32;
 /// Multiple of the target: more delay than this, if it is constant after a drain, is the path's. A
 /// flow that is alone keeps one target in the queue.
 const LONGER: u64 = 2;
-/// The greatest range of a delay that stands still, as a share of it. A queue that empties, or grows
-/// behind a slower link, changes by more; on a path that has become longer, jitter does not.
-const STANDING: (u64, u64) = (2, 3);
+/// The greatest range of a constant delay, as a share of it: jitter moves the delay of a path that
+/// has become longer, too.
+const CONSTANT_RANGE: (u64, u64) = (2, 3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -189,7 +189,7 @@ impl Drains {
         if self.draining() {
             if expired {
                 self.quiet_since = feedback_time;
-                let constant = observation.range <= queue * STANDING.0 / STANDING.1;
+                let constant = observation.range <= queue * CONSTANT_RANGE.0 / CONSTANT_RANGE.1;
                 return self.fail(now, queue, observation.calm_target, constant);
             }
             return false;
@@ -223,7 +223,7 @@ impl Drains {
         false
     }
 
-    /// Ends a drain that did not empty the queue. `constant`: the queueing delay no longer changes.
+    /// Ends a drain that did not empty the queue. `constant`: the queueing delay is, within [`CONSTANT_RANGE`].
     /// Returns whether the path has become longer.
     fn fail(&mut self, now: Time, queue: Duration, calm_target: Duration, constant: bool) -> bool {
         (self.ended, self.high_since, self.base_confirmed) = (now, None, false);

@@ -232,7 +232,7 @@ fn undisturbed(scene: &Scene, direction: Direction, how: Disturbance) -> u64 {
 static ROOM: Mutex<()> = Mutex::new(());
 
 fn check(direction: Direction, how: Disturbance) {
-    // In 10 ms, in which the proxy does not run, a megabyte overflows its queue and crosses again.
+    // A proxy that stands still for 10 ms drops up to a megabyte, which crosses again.
     let _machine = machine::watch(10);
     let _room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::new();
