@@ -10,6 +10,9 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "tests"
 
+#: With the workspace's features, so that nothing is compiled again.
+CARGO_TEST = "cargo test --workspace $(scripts/kernel-features 2>/dev/null) --locked"
+
 RUST = """
      Running unittests src/lib.rs (target/debug/deps/verus_core-1)
 test fine ... ok
@@ -74,9 +77,9 @@ def test_it_goes_on_and_lists_what_failed_with_the_command_that_runs_it_alone(tm
     assert "1 passed, 2 failed, 3 ignored" in counts
     assert "1 failed, 2 passed, 1 skipped" in counts
     failed, _, busy = failed.partition("The machine was too busy")
-    alone = "cargo test --locked -p verus-core --lib -- --exact a::long --include-ignored\n"
+    alone = f"{CARGO_TEST} --lib -- --exact a::long --include-ignored\n"
     assert f"{alone}      thread 'a::long' panicked at a.rs:1:1:\n      it was too long\n" in failed
-    assert "cargo test --locked -p verus-probe --test probe\n" in failed, "it ended before it could tell"
+    assert f"{CARGO_TEST} --test probe\n" in failed, "it ended before it could tell"
     assert ".venv/bin/python -m pytest 'python/tests/test_b.py::test_b[x y]'\n      E   assert 1 == 2\n" in failed
     assert "a::late" not in failed
     assert "--exact a::late" in busy
@@ -100,7 +103,7 @@ def test_what_was_drawn_stands_before_the_command(tmp_path: Path) -> None:
     drawn = "Drawn with PROPTEST_RNG_SEED=7 PROPTEST_CASES=9 (make test-seeds SEED=7)"
     text = f"{drawn}\ntest a ... FAILED\nerror: test failed, to rerun pass `-p x --lib`\n"
     result = ran(tmp_path, {"rust": (text, 1)})
-    assert "    PROPTEST_RNG_SEED=7 PROPTEST_CASES=9 cargo test --locked -p x --lib -- --exact a " in result.stdout
+    assert f"    PROPTEST_RNG_SEED=7 PROPTEST_CASES=9 {CARGO_TEST} --lib -- --exact a " in result.stdout
 
 
 def test_what_is_idle_runs_beside_the_others_and_is_told_after_them(tmp_path: Path) -> None:
