@@ -16,6 +16,7 @@ FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ = PATH="$(CURDIR)/.tools/bin:$$PATH" cargo +nightly fuzz
 
 BIN := .venv/bin
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 PLAY := python/verus/play/play.wasm
 STAMPS := .venv/stamps
 
@@ -34,9 +35,9 @@ endif
 # says. Not incrementally: rustc then inlines little between crates, and simulations take nearly twice as long.
 QUICK := CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
 
-# `test` takes the program `verus-endpoint` that `make test-rust` has compiled, with its assertions: compiling it once more
-# is a tenth of what CI computes.
-ENDPOINT_PROFILE ?= release
+# `test` takes the extension and the program `verus-endpoint` that `make test-rust` has compiled, with their assertions:
+# compiling them once more is a sixth of what CI computes. On Linux only.
+COMPILED_FOR ?= release
 
 # Cargo and maturin must agree on the interpreter, or each would rebuild PyO3 after the other.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
@@ -394,8 +395,15 @@ $(STAMPS)/extension: $(STAMPS)/backend pyproject.toml scripts/build_backend.py R
 	@echo 'Compiling the Rust crates for Python'
 	@rm -rf target/editable
 	@mkdir -p target/editable
+ifeq ($(COMPILED_FOR),test)
+	@scripts/kernel-features >/dev/null
+	@cargo build --locked $(TEST_PROGRAMS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=scripts $(BIN)/python -c \
+	  'import build_backend; build_backend.link("$(TARGET)/debug/lib_verus.so", "target/editable")'
+else
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=scripts $(QUICK) \
 	  $(BIN)/python -c 'import build_backend; build_backend.build_editable("target/editable")'
+endif
 	@$(BIN)/python -m pip install --quiet --no-deps --force-reinstall target/editable/*.whl
 	@touch $@
 
@@ -403,8 +411,13 @@ $(STAMPS)/extension: $(STAMPS)/backend pyproject.toml scripts/build_backend.py R
 $(BIN)/verus-endpoint: $(ENDPOINT_RUST) | $(STAMPS)/packages
 	@echo 'Compiling verus-endpoint'
 	@scripts/kernel-features >/dev/null
-	@$(QUICK) cargo build --locked $(if $(filter test,$(ENDPOINT_PROFILE)),$(TEST_PROGRAMS),--release --package verus-cli $(KERNEL))
-	@install -m 755 "$${CARGO_TARGET_DIR:-target}/$(ENDPOINT_PROFILE:test=debug)/verus-endpoint" $@
+ifeq ($(COMPILED_FOR),test)
+	@cargo build --locked $(TEST_PROGRAMS)
+	@install -m 755 $(TARGET)/debug/verus-endpoint $@
+else
+	@$(QUICK) cargo build --locked --release --package verus-cli $(KERNEL)
+	@install -m 755 $(TARGET)/release/verus-endpoint $@
+endif
 
 # Without a standard library for WebAssembly it says so, and tries again next time.
 $(PLAY): $(PLAY_RUST) scripts/build_play.py

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tarfile
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,22 @@ def build_editable(wheel_directory: str, config_settings: Any = None, metadata_d
     """A link to the sources, with the extension alone."""
     with _scripts():
         return maturin.build_editable(wheel_directory, config_settings, metadata_directory)
+
+
+def link(library: str, wheel_directory: str) -> None:
+    """A link to the sources, like `build_editable`, with an extension that is compiled already (Linux)."""
+    package = Path("python/verus")
+    shutil.copy(library, package / "_verus.abi3.so")
+    folder = Path(wheel_directory)
+    metadata = folder / prepare_metadata_for_build_wheel(wheel_directory)
+    (folder / "verus_cc.pth").write_text(f"{package.parent.resolve()}\n")
+    tag = re.search(r"^Tag: (.+)$", (metadata / "WHEEL").read_text(), re.MULTILINE)
+    assert tag
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    with zipfile.ZipFile(folder / f"{metadata.stem}-{tag[1]}.whl", "w") as wheel:
+        for path in files:
+            wheel.write(path, path.relative_to(folder))
+        wheel.writestr(f"{metadata.name}/RECORD", "".join(f"{path.relative_to(folder)},,\n" for path in files))
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Any = None) -> str:
