@@ -234,8 +234,7 @@ impl Observers {
 
     /// The metrics of a run that ended `now`.
     pub fn so_far(&self, data: &Path<DataPacket>, now: Time) -> Metrics {
-        let capacity = |from, to| data.capacity(from, to).unwrap_or(Bytes::ZERO);
-        self.meter.clone().finish(now, capacity)
+        self.meter.clone().finish(now, capacity_until(data, now))
     }
 
     /// The outcome of the run, the results of writing the logs, and that of the tap.
@@ -255,7 +254,7 @@ impl Observers {
                 self.meter.set_late(index, streams.late(end));
             }
         }
-        let capacity = |from, to| data.capacity(from, to).unwrap_or(Bytes::ZERO);
+        let capacity = capacity_until(data, end);
         let mut outcomes: Vec<FlowOutcome> = flows
             .iter()
             .zip(&plan.scenario.flows)
@@ -284,6 +283,19 @@ impl Observers {
             totals: self.totals,
         };
         (outcome, logs, tapped)
+    }
+}
+
+/// Bytes that a path can carry in `[from, to)`, and in `[from, end]` of a run that ends at `end`:
+/// what happens at its last instant belongs to the run.
+fn capacity_until(data: &Path<DataPacket>, end: Time) -> impl Fn(Time, Time) -> Bytes + Copy {
+    move |from, to| {
+        let past = if to == end {
+            to + Duration::from_nanos(1)
+        } else {
+            to
+        };
+        data.capacity(from, past).unwrap_or(Bytes::ZERO)
     }
 }
 

@@ -297,6 +297,21 @@ fn a_link_without_capacity_delivers_nothing_and_nothing_panics() {
     }
 }
 
+#[test]
+fn an_opportunity_at_the_last_instant_counts_for_capacity_as_well_as_for_throughput() {
+    let trace = trace_file("last-instant", (1..=5).map(|at| at * 10));
+    let outcome = run(&Scenario {
+        series: true,
+        bin_ms: 100.0,
+        ..single(&trace, "infinite", "saturate", 1.0)
+    });
+    let bins = &outcome.capacity_mbps;
+    let (packet, opportunity) = (1500.0, 1504.0);
+    let utilization = outcome.metrics.utilization.expect("there is capacity");
+    assert!((utilization - packet / opportunity).abs() < 1e-9);
+    assert!((bins[9] - bins[8] - opportunity * 8.0 / 100e3).abs() < 1e-9);
+}
+
 /// Checks the properties of every run.
 fn assert_consistent(scenario: &Scenario) {
     let outcome = run(scenario);
