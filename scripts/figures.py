@@ -120,11 +120,11 @@ class Made:
 
 OF: dict[str, Made] = {
     "claims.csv": Made(
-        ["cubic", "model", "newreno", "sprout", "vegas", "verus"],
+        ["cubic", "model", "newreno", "sprout", "vegas", "verus", made_of.PROTOTYPE],
         (CHANNELS, "python/verus/papers/claims.csv"),
         pauses=True,
     ),
-    "ablation.csv": Made(["cubic", "verus"]),
+    "ablation.csv": Made(["cubic", "verus", made_of.PROTOTYPE]),
     "arena.csv": Made(sorted({scheme.partition(":")[0] for scheme in ARENA.values()}), pauses=True),
     "check.csv": Made(
         sorted({word.partition(":")[0] for word in CHECKED.split()}),

@@ -18,6 +18,9 @@ ROOT = Path(__file__).parents[1]
 GOLDENS = ROOT / "crates" / "sim" / "tests" / "sim" / "goldens.tsv"
 
 
+#: Verus's prototype mode, a controller of its own.
+PROTOTYPE = "verus:mode=prototype"
+
 #: Pinned runs in which packets overtake others: jitter, and delays that fall.
 REORDERED = ("jitter and reordering", "a recorded series of delays", "CellReplay's traces")
 #: Pinned runs over impairments that no result has.
@@ -28,7 +31,7 @@ def behaviour(senders: Collection[str], *, reordering: bool = False, pauses: boo
     """A digest (twelve hexadecimal digits) of the behaviour of these senders in this checkout.
 
     Args:
-        senders: Bare names: `cubic` includes `cubic:hystart=off`.
+        senders: Bare names: `cubic` includes `cubic:hystart=off`, and `verus` all but `verus:mode=prototype`.
         reordering: Whether the result has paths on which packets overtake others.
         pauses: Whether the result has sources that pause: pages, calls, users on and off.
 
@@ -43,10 +46,14 @@ def behaviour(senders: Collection[str], *, reordering: bool = False, pauses: boo
         scenarios = json.loads(GOLDENS.with_suffix(".json").read_text(encoding="utf-8"))
         pausing = tuple(name for name, scenario in scenarios.items() if "traffic" in json.dumps(scenario))
         lines = [line for line in lines if not line.startswith(pausing)]
-    pinned = [(line.split("\t")[1].partition(":")[0], line) for line in lines]
+    pinned = [(_controller(line.split("\t")[1]), line) for line in lines]
     if unknown := set(senders) - {sender for sender, _ in pinned}:
         raise ValueError(f"{GOLDENS.name} has no run of {', '.join(sorted(unknown))}")
     return _digest([line for sender, line in pinned if sender in senders])
+
+
+def _controller(scheme: str) -> str:
+    return PROTOTYPE if scheme.startswith(PROTOTYPE) else scheme.partition(":")[0]
 
 
 def files(patterns: Collection[str]) -> str:

@@ -1,5 +1,5 @@
-//! Verus as its authors released it (`yzaki/verus`, 2017), with its hazards of behaviour but without those of memory
-//! and security.
+//! Verus as its authors released it (`yzaki/verus`, `src/verus_server.cpp` of commit 4995aba), with its hazards of
+//! behaviour but without those of memory and security.
 //!
 //! It shares estimator, profile and window with the paper's [`Verus`](super::Verus), whose parameters say where the two
 //! read Eqs. 2 to 5 differently. The differences that are not parameters:
@@ -8,10 +8,10 @@
 //!   zero, ignores late acknowledgements and keeps the window, so that the sender floods the path
 //!   in an outage;
 //! - with each acknowledgement, slow start **grants** as many packets as the window has room for,
-//!   even if those granted before have not left; it continues through losses at windows of up to 20
-//!   packets;
-//! - **epochs decide in recovery**, too; if a delay ended slow start, the ratio test of Eq. 4 is
-//!   off until this recovery ends;
+//!   even if those granted before have not left; a loss that leaves a window of at most 20 packets
+//!   does not end it, but a timeout does;
+//! - **epochs decide in recovery**, too, which also follows a timeout; if a delay ended slow start,
+//!   the ratio test of Eq. 4 is off until this recovery ends;
 //! - when D_est is at D_min and the delay is still above R · D_min, it **pauses** for an epoch, or
 //!   raises D_min by 10 ms if fewer than two packets are in flight;
 //! - windows and budgets are **whole** packets, and budgets add up until the sending thread has
@@ -34,32 +34,24 @@ use super::profile::Profile;
 use super::units::{Millis, Packets};
 use super::window;
 
-/// A loss does not end slow start while the window is at most this many packets.
+/// A loss does not end slow start where it leaves a window of at most this many packets.
 const LOSSES_COUNT_ABOVE: Packets = Packets(20.0);
 /// By how much D_min is raised when D_est has come down to it, the delay is still above R · D_min, and few packets
 /// are in flight.
 const RAISED_BY: Duration = Duration::from_millis(10);
 /// "Few in flight" is fewer packets than this.
 const FEW_IN_FLIGHT: u64 = 2;
-/// When a delay has ended slow start, D_est begins at this share of R · D_min.
-const SHARE_OF_TOLERATED: f64 = 0.75;
-
-/// The flow's phase.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
-    SlowStart,
-    Tracking,
-    Recovery {
-        /// Entered by the delay that ends slow start rather than by a loss.
-        by_threshold: bool,
-    },
-}
 
 /// The prototype's controller.
 #[derive(Debug)]
 pub struct Prototype {
     config: Config,
-    phase: Phase,
+    in_slow_start: bool,
+    /// From a loss, a timeout or the delay that ends slow start, until a packet is acknowledged that
+    /// left with a window of at most W. Slow start may go on meanwhile.
+    in_recovery: bool,
+    /// Whether the delay that ends slow start began this recovery.
+    by_threshold: bool,
     packet_size: Bytes,
     delay: DelayEstimator,
     profile: Profile,
@@ -91,7 +83,9 @@ impl Prototype {
         Ok(Prototype {
             epochs: Epochs::new(config.epoch),
             config,
-            phase: Phase::SlowStart,
+            in_slow_start: true,
+            in_recovery: false,
+            by_threshold: false,
             packet_size: Bytes::new(1),
             delay: DelayEstimator::new(),
             profile: Profile::new(),
@@ -116,17 +110,15 @@ impl Prototype {
         let (Some(report), Some(d_min)) = (self.delay.end_epoch(now, config), self.d_min) else {
             return;
         };
-        let by_threshold = match self.phase {
-            Phase::SlowStart => return,
-            Phase::Tracking => false,
-            Phase::Recovery { by_threshold } => by_threshold,
-        };
+        if self.in_slow_start {
+            return;
+        }
         let floor = Millis::from(d_min);
         let above = report.d_max / floor > config.ratio;
-        if !(above && by_threshold) {
+        if !(above && self.by_threshold) {
             self.d_est = window::next_d_est(self.d_est, &report, floor, turn.ended, config);
         }
-        let at_floor = above && !by_threshold && self.d_est <= floor;
+        let at_floor = above && !self.by_threshold && self.d_est <= floor;
         let few = self.in_flight < FEW_IN_FLIGHT;
         if at_floor && few {
             self.d_min = Some(d_min + RAISED_BY);
@@ -141,8 +133,8 @@ impl Prototype {
         };
         self.window = wanted;
         if !at_floor || few {
-            let granted = window::budget(self.window, current, in_flight, self.rtt, turn.next);
-            self.budget = self.budget.max(Packets::ZERO) + Packets(granted.0.floor());
+            self.budget = self.budget.max(Packets::ZERO)
+                + whole_budget(self.window, current, in_flight, self.rtt, turn.next);
         }
     }
 
@@ -153,35 +145,30 @@ impl Prototype {
             return;
         }
         self.in_flight = self.in_flight.saturating_sub(1);
-        if self.phase == Phase::SlowStart
-            && (self.config.slow_start_exit).is_exceeded(acked.rtt, self.d_min)
-        {
-            self.cut(now, packet.window, true);
-            if let Some(least) = self.d_min {
-                self.d_est = Millis(SHARE_OF_TOLERATED * least.as_millis_f64() * self.config.ratio);
-            }
+        if self.in_slow_start && (self.config.slow_start_exit).is_exceeded(acked.rtt, self.d_min) {
+            self.cut(packet.window);
+            self.by_threshold = true;
+            self.end_slow_start(now);
+            self.follow_curve();
         }
-        if let Phase::Recovery { .. } = self.phase
-            && self.packets(packet.window) <= self.window
-        {
-            self.phase = Phase::Tracking;
+        if self.in_recovery && self.packets(packet.window) <= self.window {
+            self.in_recovery = false;
+            self.by_threshold = false;
             self.delay.discard_epoch();
         }
         self.delay.on_sample(now, acked.rtt);
         self.d_min = Some(self.d_min.map_or(acked.rtt, |least| least.min(acked.rtt)));
-        if let Phase::Recovery { .. } = self.phase {
+        if self.in_recovery {
             self.window.0 += 1.0 / self.window.0;
             if let Some(delay) = self.profile.delay_at(self.window) {
                 self.d_est = self.d_est.min(delay);
             }
-            return;
-        }
-        if !packet.app_limited {
+        } else if !packet.app_limited {
             let window = self.packets(self.config.charted_window.of(packet));
             self.profile
                 .add(now, window, acked.rtt, self.config.point_weight);
         }
-        if self.phase == Phase::SlowStart {
+        if self.in_slow_start {
             self.window += Packets(1.0);
             let room = self.window.0 - self.in_flight as f64;
             self.granted += room.max(0.0) as u64;
@@ -189,41 +176,71 @@ impl Prototype {
     }
 
     /// Eq. 6.
-    fn cut(&mut self, now: Time, window_at_loss: Bytes, by_threshold: bool) {
+    fn cut(&mut self, window_at_loss: Bytes) {
         let cut = self.config.decrease_factor * self.packets(window_at_loss);
         self.window = self.window.min(cut).max(Packets(1.0));
-        if self.phase == Phase::SlowStart {
-            self.refit(now);
-        }
+        self.in_recovery = true;
+        self.follow_curve();
+    }
+
+    /// D_est = f(W).
+    fn follow_curve(&mut self) {
         if let Some(delay) = self.profile.delay_at(self.window) {
             self.d_est = delay;
         }
-        self.phase = Phase::Recovery { by_threshold };
-        self.budget = Packets::ZERO;
+    }
+
+    /// The curve is fitted for the first time, and epochs begin.
+    fn end_slow_start(&mut self, now: Time) {
+        self.in_slow_start = false;
+        self.refit(now);
         self.epochs.begin(now);
     }
 
     fn on_lost(&mut self, now: Time, lost: &[Departure]) {
-        let of_session = lost
+        let mut of_session = lost
             .iter()
-            .filter(|packet| packet.number >= self.session_start)
-            .count() as u64;
-        self.in_flight = self.in_flight.saturating_sub(of_session);
-        let goes_on = match self.phase {
-            Phase::Recovery { .. } => true,
-            Phase::SlowStart => self.window <= LOSSES_COUNT_ABOVE,
-            Phase::Tracking => false,
+            .filter(|packet| packet.number >= self.session_start);
+        let Some(first) = of_session.next() else {
+            return;
         };
-        if of_session > 0 && !goes_on {
-            self.cut(now, lost[0].window, false);
+        let count = 1 + of_session.count() as u64;
+        self.in_flight = self.in_flight.saturating_sub(count);
+        if !self.in_recovery {
+            self.cut(first.window);
         }
+        if self.in_slow_start && Packets(self.window.0.floor()) > LOSSES_COUNT_ABOVE {
+            self.forget_flight();
+            self.end_slow_start(now);
+            self.follow_curve();
+        }
+    }
+
+    fn time_out(&mut self, now: Time) {
+        let Some(least) = self.d_min else {
+            return self.restart();
+        };
+        if self.in_slow_start {
+            return self.end_slow_start(now);
+        }
+        self.in_recovery = true;
+        self.forget_flight();
+        self.d_est = least.into();
+    }
+
+    /// Acknowledgements of what has left so far count no longer.
+    fn forget_flight(&mut self) {
+        self.in_flight = 0;
+        self.session_start = self.next_number;
     }
 
     /// No window of the curve brings the delay wanted: everything learned is dropped and slow start begins again.
     #[cold]
     fn restart(&mut self) {
         self.restarts += 1;
-        self.phase = Phase::SlowStart;
+        self.in_slow_start = true;
+        self.in_recovery = false;
+        self.by_threshold = false;
         self.delay = DelayEstimator::new();
         self.profile.clear();
         self.window = Packets(1.0);
@@ -231,8 +248,7 @@ impl Prototype {
         self.d_min = None;
         self.budget = Packets::ZERO;
         self.granted = 1;
-        self.in_flight = 0;
-        self.session_start = self.next_number;
+        self.forget_flight();
         self.rtt = Duration::ZERO;
         self.epochs.stop();
     }
@@ -245,6 +261,19 @@ impl Prototype {
     fn packets(&self, bytes: Bytes) -> Packets {
         Packets(bytes / self.packet_size)
     }
+}
+
+/// Eq. 5 in whole packets: those that it subtracts are rounded down.
+fn whole_budget(
+    window: Packets,
+    current: Packets,
+    in_flight: Packets,
+    rtt: Duration,
+    epoch: Duration,
+) -> Packets {
+    let budget = window::budget(window, current, in_flight, rtt, epoch);
+    // All are whole: a quotient is off a whole number by an error of the arithmetic, or by far more.
+    Packets((budget.0 - 1e-9).ceil().max(0.0))
 }
 
 impl Controller for Prototype {
@@ -271,21 +300,14 @@ impl Controller for Prototype {
             self.on_lost(feedback.now, feedback.lost);
             // The authors' timer goes off at the latest a second after the last acknowledgement, whatever is in flight. Ours
             // needs a packet in flight, and in slow start each may have been declared lost by its own timer.
-            if self.phase == Phase::SlowStart && feedback.in_flight.is_zero() {
-                self.granted = self.granted.max(1);
+            if self.in_slow_start && self.granted == 0 && feedback.in_flight.is_zero() {
+                self.time_out(feedback.now);
             }
         }
     }
 
-    fn on_timeout(&mut self, _timeout: &Timeout<'_>) {
-        self.in_flight = 0;
-        self.session_start = self.next_number;
-        if let Some(least) = self.d_min {
-            self.d_est = least.into();
-        }
-        if self.phase == Phase::SlowStart {
-            self.granted = self.granted.max(1);
-        }
+    fn on_timeout(&mut self, timeout: &Timeout<'_>) {
+        self.time_out(timeout.now);
     }
 
     #[inline]
@@ -293,7 +315,7 @@ impl Controller for Prototype {
         let Some(turn) = self.epochs.turn(now, || 0.0) else {
             return;
         };
-        if now >= self.refit_at && self.phase == Phase::Tracking {
+        if now >= self.refit_at && !self.in_recovery {
             self.refit(now);
         }
         self.decide(now, turn);
@@ -313,10 +335,12 @@ impl Controller for Prototype {
 
     #[inline]
     fn allowance(&self) -> Allowance {
-        Allowance::budget(match self.phase {
-            Phase::SlowStart => self.packet_size * self.granted,
-            Phase::Tracking if self.budget < Packets(1.0) => Bytes::ZERO,
-            Phase::Tracking | Phase::Recovery { .. } => self.packet_size.mul_f64(self.budget.0),
+        Allowance::budget(if self.in_slow_start {
+            self.packet_size * self.granted
+        } else if self.budget < Packets(1.0) {
+            Bytes::ZERO
+        } else {
+            self.packet_size.mul_f64(self.budget.0)
         })
     }
 
@@ -330,10 +354,12 @@ impl Controller for Prototype {
     }
 
     fn phase(&self) -> Option<controller::Phase> {
-        Some(match self.phase {
-            Phase::SlowStart => controller::Phase::SlowStart,
-            Phase::Tracking => controller::Phase::Steady,
-            Phase::Recovery { .. } => controller::Phase::Recovery,
+        Some(if self.in_slow_start {
+            controller::Phase::SlowStart
+        } else if self.in_recovery {
+            controller::Phase::Recovery
+        } else {
+            controller::Phase::Steady
         })
     }
 
@@ -378,24 +404,63 @@ mod tests {
         path.fill();
         path.wait_ms(500);
         path.ack([0]);
-        assert_eq!(path.controller.phase, Phase::SlowStart);
+        assert!(path.controller.in_slow_start);
         path.fill();
         path.wait_ms(501);
         path.ack([1]);
-        assert!(matches!(path.controller.phase, Phase::Recovery { .. }));
+        assert!(!path.controller.in_slow_start && path.controller.in_recovery);
     }
 
     #[test]
-    fn slow_start_goes_on_though_each_packet_in_flight_was_lost_by_its_own_timer() {
+    fn slow_start_ends_where_each_packet_in_flight_was_lost_by_its_own_timer() {
         let mut path = path();
+        grow(&mut path, 10.0);
         path.fill();
         let all = path.in_flight_numbers();
         path.wait_ms(200);
         path.feedback([], all, []);
-        assert_eq!(path.controller.phase, Phase::SlowStart);
-        let before = path.in_flight_numbers().len();
+        assert!(!path.controller.in_slow_start);
+        assert!(path.controller.in_recovery);
+        assert_eq!(path.controller.window, Packets(7.0));
+        assert!(path.controller.next_tick().is_some());
+    }
+
+    #[test]
+    fn slow_start_goes_on_after_a_loss_that_leaves_20_packets_and_ends_with_one_that_leaves_more() {
+        for (window, goes_on) in [(28.0, true), (31.0, false)] {
+            let mut path = path();
+            grow(&mut path, window);
+            path.send(3);
+            path.wait_ms(40);
+            let all = path.in_flight_numbers();
+            path.feedback([], [all[0]], []);
+            assert_eq!(path.controller.in_slow_start, goes_on, "{window}");
+            assert_eq!(path.controller.window, Packets(0.7 * window));
+            assert_eq!(path.controller.in_flight, if goes_on { 2 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn what_eq_5_subtracts_is_rounded_down() {
+        // n = 40 ms / 5 ms = 8: of 14 packets in flight 6/7 · 14 = 12 are subtracted, of 13 11 (11.14).
+        let budget = |in_flight: f64| {
+            let rtt = Duration::from_millis(40);
+            let epoch = Duration::from_millis(5);
+            let window = Packets(14.0);
+            whole_budget(window, Packets(in_flight), Packets(in_flight), rtt, epoch)
+        };
+        assert_eq!((budget(14.0), budget(13.0)), (Packets(2.0), Packets(3.0)));
+    }
+
+    #[test]
+    fn a_timeout_before_the_first_acknowledgement_starts_again() {
+        let mut path = path();
         path.fill();
-        assert_eq!((before, path.in_flight_numbers().len()), (0, 1));
+        path.wait_ms(1000);
+        path.time_out();
+        assert_eq!(path.controller.restarts, 1);
+        assert!(path.controller.in_slow_start);
+        assert_eq!(path.controller.granted, 1);
     }
 
     #[test]
@@ -407,13 +472,13 @@ mod tests {
         path.wait_ms(40);
         let all = path.in_flight_numbers();
         path.feedback([all[1]], [all[0]], []);
-        assert!(matches!(path.controller.phase, Phase::Recovery { .. }));
+        assert!(!path.controller.in_slow_start && path.controller.in_recovery);
         for _ in 0..4 {
             path.wait_ms(5);
             path.tick();
         }
         assert_eq!(path.controller.restarts, 1);
-        assert_eq!(path.controller.phase, Phase::SlowStart);
+        assert!(path.controller.in_slow_start);
         assert_eq!(path.controller.window, Packets(1.0));
         assert_eq!(path.controller.next_tick(), None);
     }
@@ -425,8 +490,15 @@ mod tests {
         path.send(5);
         path.wait_ms(500);
         path.time_out();
+        assert!(
+            !path.controller.in_slow_start,
+            "the first timeout ends slow start"
+        );
+        assert_eq!(path.controller.in_flight, 5);
+        path.time_out();
         assert_eq!(path.controller.window, Packets(20.0));
         assert_eq!(path.controller.in_flight, 0);
+        assert!(path.controller.in_recovery);
     }
 
     proptest! {
