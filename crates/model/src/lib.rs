@@ -19,7 +19,8 @@
 //! * Beyond d_max nothing is sent: the observed algorithm never sent there.
 //! * With w = 0 and nothing in flight no feedback would ever come, so one packet leaves.
 //! * After a timeout one packet leaves for each (backed-off) timeout, until anything is
-//!   acknowledged; then the walk goes on. Single losses are repaired and change nothing.
+//!   acknowledged; then the walk goes on. Single losses are repaired and change nothing (§5 repairs
+//!   none yet).
 
 pub mod epoch;
 pub mod file;

@@ -81,7 +81,7 @@ const REORDERING: Duration = Duration::from_millis(10);
 pub struct Config {
     /// No higher rate is believed, packets/s (§3.1: 1000, 11.2 to 11.5 Mbit/s as it works out).
     pub max_rate: f64,
-    /// The limit of arrivals counted in a tick (30, the "18 Mbit/s" of Verus §6.1).
+    /// The limit of arrivals counted in a tick (30, the "18 Mbit/s" of Verus §7).
     pub max_arrivals_per_tick: usize,
     /// σ, how the rate wanders, packets/s/√s (§3.1: 200).
     pub volatility: f64,
@@ -129,7 +129,7 @@ impl Configuration for Config {
         Row::other(
             "max_arrivals_per_tick",
             || Takes::Number("packets"),
-            "no more arrivals are counted in a tick of 20 ms (the 18 Mbit/s of Verus §6.1)",
+            "no more arrivals are counted in a tick of 20 ms (the 18 Mbit/s of Verus §7)",
             |c| c.max_arrivals_per_tick.to_string(),
             |c, setting| {
                 let whole = setting.text().parse();

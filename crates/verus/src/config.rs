@@ -27,7 +27,8 @@ pub enum Mode {
     Robust,
     /// The text of the paper, with the smallest sensible completion of its holes.
     Paper,
-    /// The behaviour of the authors' released code of 2017, its behavioural hazards included.
+    /// The behaviour of the authors' released code (commit 4995aba), its behavioural hazards included. R stays 2, as in
+    /// the header of some of its versions; others have 6.
     Prototype,
 }
 
@@ -105,7 +106,7 @@ impl SlowStartExit {
 pub struct Config {
     /// The preset that this configuration began as.
     pub mode: Mode,
-    /// R: the largest D_max/D_min that is tolerated (§4; 2 in Table 1, 2, 4, 6 elsewhere).
+    /// R: the largest D_max/D_min that is tolerated (§4; 2 from Table 1 on, 2, 4 and 6 in Figs. 9 and 10).
     pub ratio: f64,
     /// ε: the time between window decisions (§5.3: 5 ms).
     pub epoch: Duration,
@@ -113,7 +114,8 @@ pub struct Config {
     pub decrement_ms: f64,
     /// δ₂: how far D_est rises, and falls above R, in ms (§5.3: 2).
     pub increment_ms: f64,
-    /// α: the weight of history in D_max (Eq. 2; no value in the paper, the prototype has 0.2).
+    /// α: the weight of history in D_max (Eq. 2; the paper: 0 < α ≤ 1, no
+    /// value, and at 1 D_max would never move; the prototype has 0.2).
     pub history_weight: f64,
     /// M: the multiplicative decrease (Eq. 6; no value in the paper, the prototype has 0.7).
     pub decrease_factor: f64,
@@ -193,7 +195,7 @@ impl Config {
             recovery: Recovery {
                 // §5.2: "a timeout timer of 3 × delay" for every missing packet.
                 loss: LossRule::DelayTimer { factor: 3.0 },
-                // §5.2: "similar to TCP".
+                // §4: "similar to TCP".
                 timeout: Recovery::rack().timeout,
                 retransmit: true,
                 tail_probe: false,

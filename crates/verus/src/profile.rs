@@ -1,6 +1,8 @@
 //! Delay profiler: the delay of each sending window, learned from every acknowledgement (Verus §4,
 //! §5.1).
 //!
+//! Eq. 1, W = f(d + δ), is kept inverted: here f(W) is the delay, and the window is f⁻¹(D).
+//!
 //! A *point* is kept for each window size in whole packets: a moving average of the delays of the packets that left
 //! under that window. Once an update interval a *curve* is fitted to the points, and the window estimator inverts the
 //! curve: it asks which window brings the delay wanted. It is kept as a non-decreasing table of integers, one for each
@@ -225,7 +227,7 @@ impl Profile {
     }
 
     /// f⁻¹(D): the window, at least one packet, whose delay is `delay`. Above its last window the curve is
-    /// continued with the slope that it has there. `None` without a curve.
+    /// continued as a straight line ([`slope`](Self::slope)). `None` without a curve.
     #[inline]
     pub fn window_at(&mut self, Millis(delay_ms): Millis) -> Option<Packets> {
         let count = self.curve.table.len();

@@ -69,13 +69,15 @@ def size(count: int) -> str:
 
 
 def value_text(value: float | None, unit: str = "") -> str:
-    """A measured value for a table.
+    """A measured value for a table: four digits, or up to six where it would seem to be a whole number.
 
     Example:
-        >>> value_text(25488.0), value_text(0.98765, "ms"), value_text(None)
-        ('25488', '0.9877 ms', '–')
+        >>> value_text(25488.0), value_text(0.98765, "ms"), value_text(1.0001), value_text(None)
+        ('25488', '0.9877 ms', '1.0001', '–')
     """
     if value is None or math.isnan(value):
         return "–"
-    digits = f"{value:.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:.4g}"
-    return f"{digits} {unit}".rstrip()
+    if value == round(value) or abs(value) >= 1000:
+        return f"{value:.0f} {unit}".rstrip()
+    texts = [f"{value:.{digits}g}" for digits in (4, 5, 6)]
+    return f"{next((text for text in texts if '.' in text), texts[0])} {unit}".rstrip()

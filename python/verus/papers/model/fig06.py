@@ -28,9 +28,8 @@ EXPERIMENT = Reproduction(
     title="Fig. 6: the state transition matrix at 10 ms",
     source=f"{MODEL_PAPER}, Fig. 6",
     shows=(
-        "Quantized by 10 ms one interval of the matrix of one user is denser. Most transitions are where d and w are "
-        "small (upper "
-        "left) and along the diagonal: the delay stays what it is."
+        "Quantized by 10 ms one interval of the matrix of one user is denser. Most transitions are where d is small "
+        "(upper left) and along the diagonal: the delay stays what it is."
     ),
     set_up=f"{transition_matrices.READING} {trained_models.SET_UP}",
     channels=trained_models.CHANNELS,

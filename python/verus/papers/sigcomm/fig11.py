@@ -20,7 +20,7 @@ RTT_MS, LOSS = (10.0, 100.0), (0.0, 0.01)
 STEP_S, DURATION_S, REPETITIONS = 5.0, 200.0, 5
 
 SENDERS = {"Verus": "verus:ratio=2", "Cubic": "cubic", "NewReno": "newreno", "Vegas": "vegas", "Sprout": "sprout"}
-#: For the table: the other modes, and the decision of robust mode that has most to do with random loss.
+#: For the table: the other modes.
 BESIDE = {
     "Verus, paper mode": "verus:ratio=2,mode=paper",
     "Verus, prototype mode": "verus:ratio=2,mode=prototype",

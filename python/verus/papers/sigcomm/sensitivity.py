@@ -159,7 +159,7 @@ def tables(results: ColumnResults) -> Sequence[Table]:
 def draw(results: ColumnResults) -> Sequence[Figure]:
     """Power over each of the intervals, and over both deltas."""
     common = (
-        f"Relative power: throughput over mean queueing delay, over that of the best setting on the channel, mean of "
+        f"Relative power: throughput over mean queueing delay and base round trip, over that of the best setting on the channel, mean of "
         f"{len(results.places())} channels. {FLOWS} Verus flows (R = 2, robust mode), {DURATION_S:g} s, queue "
         f"{PAPER_QUEUE}, 20 ms of propagation each way, seed {results.rows[0]['seed']}."
     )
@@ -213,8 +213,8 @@ EXPERIMENT = Reproduction(
         "One parameter, or the pair of deltas, is varied and the others keep the paper's values, over 3G channels of "
         "the paper's seven places, downlink and uplink. The paper replays five minutes and schedules flows under "
         "contention, without their number: here four, as many as the phones that recorded, for five minutes. What is "
-        "good is measured by power, throughput over mean queueing delay. Channels differ much in power, so each is "
-        "taken relative to the best setting of the study on it, and the mean is over channels. Recordings: "
+        "good is measured by power, throughput over mean queueing delay and base round trip. Channels differ much in "
+        "power, so each is taken relative to the best setting of the study on it, and the mean is over channels. Recordings: "
         "those of the places that have one."
     ),
     channels=CHANNELS,
