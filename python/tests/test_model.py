@@ -101,8 +101,8 @@ def test_recorded_runs_give_the_samples_that_simulated_ones_give(verus: Command,
 def test_a_model_stands_in_for_verus_where_the_users_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Section 6.4: two users, trained on 1500 s of a channel and run on other stretches of it.
 
-    The paper has throughput about equal and packet delay 5 to 20 % longer on two traces, shorter on two, 50 % longer on one. Held here:
-    throughput within 10 %, one-way delay at most 30 % longer.
+    The paper has throughput about equal and packet delay 5 to 20 % longer on two traces, shorter on two, 50 %
+    longer on one. Held here: throughput within 10 %, one-way delay at most 30 % longer.
     """
     monkeypatch.chdir(tmp_path)
     channel = "city-driving-lte-down"

@@ -159,8 +159,8 @@ def tables(results: ColumnResults) -> Sequence[Table]:
 def draw(results: ColumnResults) -> Sequence[Figure]:
     """Power over each of the intervals, and over both deltas."""
     common = (
-        f"Relative power: throughput over mean queueing delay and base round trip, over that of the best setting on the channel, mean of "
-        f"{len(results.places())} channels. {FLOWS} Verus flows (R = 2, robust mode), {DURATION_S:g} s, queue "
+        f"Relative power: throughput over mean queueing delay and base round trip, over that of the best setting on the "
+        f"channel, mean of {len(results.places())} channels. {FLOWS} Verus flows (R = 2, robust mode), {DURATION_S:g} s, queue "
         f"{PAPER_QUEUE}, 20 ms of propagation each way, seed {results.rows[0]['seed']}."
     )
     studies: tuple[tuple[str, str, str, Sequence[float], Callable[[float], str]], ...] = (
@@ -214,8 +214,8 @@ EXPERIMENT = Reproduction(
         "the paper's seven places, downlink and uplink. The paper replays five minutes and schedules flows under "
         "contention, without their number: here four, as many as the phones that recorded, for five minutes. What is "
         "good is measured by power, throughput over mean queueing delay and base round trip. Channels differ much in "
-        "power, so each is taken relative to the best setting of the study on it, and the mean is over channels. Recordings: "
-        "those of the places that have one."
+        "power, so each is taken relative to the best setting of the study on it, and the mean is over channels. "
+        "Recordings: those of the places that have one."
     ),
     channels=CHANNELS,
     runs=runs,
