@@ -159,9 +159,9 @@ def tables(results: ColumnResults) -> Sequence[Table]:
 def draw(results: ColumnResults) -> Sequence[Figure]:
     """Power over each of the intervals, and over both deltas."""
     common = (
-        f"Relative power: throughput over mean queueing delay and base round trip, over that of the best setting on the "
-        f"channel, mean of {len(results.places())} channels. {FLOWS} Verus flows (R = 2, robust mode), {DURATION_S:g} s, queue "
-        f"{PAPER_QUEUE}, 20 ms of propagation each way, seed {results.rows[0]['seed']}."
+        f"Relative power: throughput over mean queueing delay and base round trip, over that of the best setting on "
+        f"the channel, mean of {len(results.places())} channels. {FLOWS} Verus flows (R = 2, robust mode), "
+        f"{DURATION_S:g} s, queue {PAPER_QUEUE}, 20 ms of propagation each way, seed {results.rows[0]['seed']}."
     )
     studies: tuple[tuple[str, str, str, Sequence[float], Callable[[float], str]], ...] = (
         ("epoch", "Epoch", "epoch, ms", EPOCHS_MS, _epoch),
