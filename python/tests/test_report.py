@@ -81,7 +81,7 @@ def test_the_page_is_the_same_drawn_again(saved: Path, verus: Command) -> None:
 def test_captions_say_what_was_run(saved: Path) -> None:
     results = Results.read(saved)
     for figure in saved_run.page_for(results).figures():
-        for word in ("queue red:min=375000", "seed 1", "20 ms propagation each way", "Verus in the modes named"):
+        for word in ("queue red:min=375000", "seed 1", "base RTT 40 ms", "Verus in the modes named"):
             assert word in figure.caption, figure.name
 
 

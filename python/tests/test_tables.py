@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from verus.commands import tables
+from verus.lab import results
 from verus.lab.scenario import Contestant, Settings
 from verus.report import table
 from verus.report.style import looks
@@ -186,3 +187,30 @@ def test_no_table_is_cut_where_it_is_read_by_a_program(verus: Command) -> None:
     assert label in printed
     assert scheme in printed
     assert "…" not in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--delay", "10"], "20 ms"),
+        (["--netem", "delay 20ms rate 5mbit"], "20 ms"),
+        (["--ack-delay", "300"], "320 ms"),
+        (["--delay-series", "delays"], "recorded"),
+        (["--light-trace", "light", "--packet-bytes", "1400"], "recorded"),
+    ],
+    ids=" ".join,
+)
+def test_the_heading_has_the_delay_of_both_ways(options: list[str], said: str, verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "delays").write_text("30\n" * 50)
+    (tmp_path / "light").write_text("0 20 0 1 3\n1000 20 0 1 3\n2000 20 0\n")
+    trace = [] if "--netem" in options else ["--trace", "rate:5"]
+    ran = verus("compare", *trace, *options, "--scheme", "cubic", "--duration", "1", "--out", "here")
+    assert f"  ·  base RTT {said}  ·  1 s" in ran.out, ran.err
+    assert results.Results.read(tmp_path / "here").base_rtt([0]) == said
+
+
+def test_a_delay_beside_recorded_delays_is_refused(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "delays").write_text("30\n" * 50)
+    ran = verus("compare", "--trace", "rate:5", "--delay", "70", "--delay-series", "delays", "--duration", "1")
+    assert ran.code == 2
+    assert "--delay-ms: must be left out beside --delay-series, not 70" in ran.err

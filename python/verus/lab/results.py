@@ -24,7 +24,7 @@ from verus.lab.json_lines import check
 from verus.lab.metric_rows import PROBE, RECORDING, SCHEMA, SHELL
 from verus.lab.results_folder import read_config
 from verus.lab.runner import Outcome
-from verus.lab.scenario import Run
+from verus.lab.scenario import Run, base_rtt_ms
 
 #: The fields of a `run.json` that a page needs.
 _CHANNEL = pa.struct(
@@ -126,6 +126,19 @@ class Results:
         """Whether any run has a number in this column of the rows."""
         values = self.rows.column(column) if column in self.rows.column_names else None
         return values is not None and values.null_count < len(values)
+
+    def base_rtt(self, runs: Sequence[int]) -> str:
+        """The round trip of these runs without queues, in words; empty where it is unknown, as over a real path."""
+        return " or ".join(dict.fromkeys(filter(None, map(self._base_rtt, runs))))
+
+    def _base_rtt(self, run: int) -> str:
+        path = self.config["settings"] if self.emulated else self.config["runs"][run].get("scenario", {})
+        if "delay_ms" not in path:
+            return ""
+        if self.emulated:
+            path = {**path, "ack_delay_ms": path.get("up_delay_ms"), "ack_light_trace": path.get("up_light_trace")}
+        rtt_ms = base_rtt_ms(path)
+        return "recorded" if rtt_ms is None else f"{rtt_ms:g} ms"
 
     def to_rows(self) -> list[dict[str, Any]]:
         """The rows as `--json` prints them."""

@@ -199,6 +199,28 @@ def warning(scenario: Mapping[str, Any]) -> str | None:
     return f"nothing arrives: the delay, {delay_s:g} s each way, is longer than the run, {scenario['duration_s']:g} s"
 
 
+def base_rtt_ms(path: Mapping[str, Any], flow_delay_ms: float | None = None) -> float | None:
+    """The round trip without queues, as a run begins; None where recorded delays decide it.
+
+    Args:
+        path: The fields of the path; one that is absent has its default.
+        flow_delay_ms: The flow's own delay each way, if it has one.
+
+    Example:
+        >>> base_rtt_ms({"delay_ms": 20}), base_rtt_ms({"delay_ms": 20, "ack_delay_ms": 300})
+        (40.0, 320.0)
+        >>> base_rtt_ms({"delay_ms": 20, "delay_series": "town.delays"}) is None
+        True
+    """
+    if any(path.get(name) is not None for name in ("delay_series", "light_trace", "ack_light_trace")):
+        return None
+    if flow_delay_ms is not None:
+        return 2.0 * flow_delay_ms
+    there_ms = path.get("delay_ms", DEFAULTS["delay_ms"])
+    back_ms = path.get("ack_delay_ms")
+    return float(there_ms + (there_ms if back_ms is None else back_ms))
+
+
 def late_changes(scenario: Mapping[str, Any]) -> str | None:
     """A warning about changes of the path that come after the end of the run; None if there are none.
 
@@ -344,6 +366,9 @@ class Settings(RunSettings, PathSettings):
         if self.seed + (self.stretches or self.repeat) > 2**63:
             raise FieldError("seed", "must fit 63 bits, repetitions included")
         check_fields(self._fields())
+        if self.delay_series is not None and self.delay_ms != DEFAULTS["delay_ms"]:
+            problem = f"must be left out beside delay_series, not {self.delay_ms:g}"
+            raise FieldError("delay_ms", problem, "delay_series")
         for text in self.transports:
             if text not in TRANSPORTS:
                 raise FieldError("transports", f"`{text}` is neither {' nor '.join(TRANSPORTS)}")

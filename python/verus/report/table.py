@@ -115,7 +115,8 @@ _WIDE = 110
 
 def _heading(block: Block, results: Results) -> Text:
     row = results.rows.slice(block.cells[0].runs[0], 1).to_pylist()[0]
-    rtt = "" if row["delay_ms"] is None else f"  ·  base RTT {2 * row['delay_ms']:g} ms"
+    base_rtt = results.base_rtt([run for cell in block.cells for run in cell.runs])
+    rtt = f"  ·  base RTT {base_rtt}" if base_rtt else ""
     conditions = f"{line(block.queue)}{rtt}  ·  {row['duration_s']:g} s"
     if block.repetitions:
         conditions += f"  ·  {block.repetitions}"

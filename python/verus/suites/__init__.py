@@ -22,7 +22,7 @@ from typing import Any, NoReturn, cast
 from verus import _verus
 from verus.errors import FieldError, near_or_all, shown
 from verus.lab import bounded_reading
-from verus.lab.scenario import DEFAULTS, SCHEMA, check_value
+from verus.lab.scenario import DEFAULTS, SCHEMA, base_rtt_ms, check_value
 from verus.lab.schema import Scenario
 from verus.report.wanted import Wanted
 
@@ -391,8 +391,8 @@ def _scenario(
         if type(count) is not int or not 1 <= count <= 1000:
             table.refuse("flows.count", f"must be a whole number from 1 to 1000, not {count}")
         if asks:
-            delay_ms = flow_fields.get("delay_ms", scenario["delay_ms"])
-            flow_fields["start_s"] = round(flow_fields.get("start_s", 0.0) + asks * 2e-3 * delay_ms, 9)
+            rtt_s = _base_rtt_s(table, "asks_rtts", scenario, flow_fields.get("delay_ms"))
+            flow_fields["start_s"] = round(flow_fields.get("start_s", 0.0) + asks * rtt_s, 9)
         scenario["flows"] += [{"scheme": "", **flow_fields}] * count
     if queue_bdp is not None:
         scenario["queue"] = f"droptail:bytes={_bdp_bytes(table, scenario, queue_bdp, least)}"
@@ -414,8 +414,14 @@ def _bdp_bytes(table: _Table, scenario: Mapping[str, Any], count: float, least_p
         table.refuse("scenario.queue_bdp", "must be left out where the channel is not `rate:MBPS`")
     if type(count) not in (int, float) or not 0 < count <= 1000:
         table.refuse("scenario.queue_bdp", f"must be a number above 0 and at most 1000, not {shown(count)}")
-    rtt_s = 2e-3 * float(scenario["delay_ms"])
+    rtt_s = _base_rtt_s(table, "scenario.queue_bdp", scenario)
     return max(round(float(rate[1]) * 1e6 / 8 * rtt_s * count), least_packets * int(scenario["packet_bytes"]))
+
+
+def _base_rtt_s(table: _Table, key: str, scenario: Mapping[str, Any], flow_delay_ms: float | None = None) -> float:
+    """The round trip of which the field `key` is a multiple."""
+    rtt_ms = base_rtt_ms(scenario, flow_delay_ms)
+    return table.refuse(key, "must be left out where delays are recorded") if rtt_ms is None else rtt_ms / 1e3
 
 
 def _try(table: _Table, scenario: Mapping[str, Any]) -> None:

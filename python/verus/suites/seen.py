@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from verus.errors import FieldError
 from verus.lab.runner import Outcome
+from verus.lab.scenario import base_rtt_ms
 
 Array = npt.NDArray[np.float64]
 
@@ -117,8 +118,10 @@ class Seen:
     @property
     def base_rtt_s(self) -> float:
         """The flow's round trip without queueing, at the beginning."""
-        flow_delay_ms = self.scenario["flows"][self.flow].get("delay_ms")
-        return 2e-3 * float(self.scenario["delay_ms"] if flow_delay_ms is None else flow_delay_ms)
+        rtt_ms = base_rtt_ms(self.scenario, self.scenario["flows"][self.flow].get("delay_ms"))
+        if rtt_ms is None:
+            raise HiddenError("recorded delays have no round trip without a queue")
+        return rtt_ms / 1e3
 
 
 @dataclass(frozen=True)

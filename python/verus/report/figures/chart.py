@@ -145,6 +145,7 @@ def conditions(results: Results, blocks: Sequence[Block], *, queueing: bool = Tr
     flows = sorted({cell.flows for block in blocks for cell in block.cells})
     queues = list(dict.fromkeys(block.queue for block in blocks))
     seeds = results.config["seeds"]
+    base_rtt = results.base_rtt([run for block in blocks for cell in block.cells for run in cell.runs])
     parts = [
         "Measured over a live path" if results.live else "Emulated in real time" if results.emulated else "Simulated",
         f"{row['duration_s']:.4g} s" if results.live or results.emulated else f"{row['duration_s']:g} s",
@@ -154,7 +155,7 @@ def conditions(results: Results, blocks: Sequence[Block], *, queueing: bool = Tr
         parts.append(f"packets of {row['packet_bytes']} bytes")
     else:
         parts += [
-            f"{row['delay_ms']:g} ms propagation each way",
+            *([f"base RTT {base_rtt}"] if base_rtt else []),
             *([] if results.emulated else [f"acknowledgements: {row['ack']}"]),
             f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}",
             f"queue {queues[0]}" if len(queues) == 1 else "queue as named above each panel",
