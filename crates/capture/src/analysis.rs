@@ -231,6 +231,8 @@ struct Connection {
     udp: [UdpDirection; 2],
     /// The shift that the SYN of each end named.
     scales: [Option<Option<u8>>; 2],
+    /// The sequence number of each end's SYN.
+    first_numbers: [Option<u32>; 2],
     is_quic: bool,
 }
 
@@ -255,6 +257,8 @@ struct UdpDirection {
 /// As [`read::for_each`].
 pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
     let mut connections: BTreeMap<Key, Connection> = BTreeMap::new();
+    // Those whose ports another one uses now.
+    let mut replaced: Vec<(Key, Connection)> = Vec::new();
     let (mut packets, mut unfollowed, mut copied) = (0, 0, 0);
     let mut recent = Recent::default();
     let mut unread: BTreeMap<Unread, u64> = BTreeMap::new();
@@ -296,16 +300,24 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
         ends.sort_unstable();
         let interface = (captured.interface, datagram.interface);
         let key = (interface, is_tcp, ends);
-        if connections.len() == MOST_CONNECTIONS && !connections.contains_key(&key) {
+        let are_enough = connections.len() + replaced.len() == MOST_CONNECTIONS;
+        if are_enough && !connections.contains_key(&key) {
             unfollowed += 1;
             return;
         }
         let connection = connections.entry(key).or_default();
         let from = usize::from(datagram.source != ends[0]);
+        if connection.is_another(from, &datagram.transport) {
+            let before = std::mem::take(connection);
+            if before.has_data() && !are_enough {
+                replaced.push((key, before));
+            }
+        }
         entries += connection.on_datagram(at, from, &datagram);
     })?;
-    let mut flows: Vec<FlowReport> = connections
+    let mut flows: Vec<FlowReport> = replaced
         .into_iter()
+        .chain(connections)
         .flat_map(|(key, connection)| connection.finish(&key, &ended.interfaces))
         .collect();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
@@ -339,8 +351,25 @@ impl Connection {
         }
     }
 
+    /// Whether the end with index `from` opens another connection with the same ports.
+    fn is_another(&self, from: usize, transport: &Transport) -> bool {
+        let Transport::Tcp(segment) = transport else {
+            return false;
+        };
+        segment.syn
+            && match self.first_numbers[from] {
+                Some(first) => first != segment.sequence,
+                None => self.tcp[from].packets > 0,
+            }
+    }
+
+    fn has_data(&self) -> bool {
+        self.tcp.iter().any(|direction| direction.packets > 0)
+    }
+
     fn on_segment(&mut self, at: u64, from: usize, bytes: u32, segment: &Segment) {
         if segment.syn {
+            self.first_numbers[from] = Some(segment.sequence);
             self.scales[from] = Some(segment.scale);
             if let [Some(first), Some(second)] = self.scales {
                 // Only where both name one is it used (RFC 7323 §2.2).

@@ -176,8 +176,8 @@ impl fmt::Display for Unread {
 /// If it is not TCP or UDP over IP, not captured far enough, or a fragment, of which even the first
 /// is not read.
 pub fn dissect(link: i32, length: u32, data: &[u8]) -> Result<Datagram, Unread> {
-    let (header, packet) = sliced(link, data)?;
-    let mut datagram = datagram(header, length, &packet).ok_or_else(|| reason(&packet))?;
+    let packet = sliced(link, data)?;
+    let mut datagram = datagram(data, length, &packet).ok_or_else(|| reason(&packet))?;
     if link == LINUX_SLL2 {
         let index = data.get(4..).and_then(<[u8]>::first_chunk::<4>);
         datagram.interface = index.map(|index| u32::from_be_bytes(*index));
@@ -185,27 +185,22 @@ pub fn dissect(link: i32, length: u32, data: &[u8]) -> Result<Datagram, Unread> 
     Ok(datagram)
 }
 
-/// The length of the link header, and what follows it.
-fn sliced(link: i32, data: &[u8]) -> Result<(usize, LaxSlicedPacket<'_>), Unread> {
+/// What follows the link header.
+fn sliced(link: i32, data: &[u8]) -> Result<LaxSlicedPacket<'_>, Unread> {
     let after = |header: usize, ether_type: usize| {
         let ether_type = data.get(ether_type..)?.first_chunk()?;
-        let packet = LaxSlicedPacket::from_ether_type(
-            EtherType(u16::from_be_bytes(*ether_type)),
+        let ether_type = EtherType(u16::from_be_bytes(*ether_type));
+        Some(LaxSlicedPacket::from_ether_type(
+            ether_type,
             data.get(header..)?,
-        );
-        Some((header, packet))
+        ))
     };
-    let ip = |header: usize| {
-        let packet = LaxSlicedPacket::from_ip(data.get(header..)?).ok()?;
-        Some((header, packet))
-    };
+    let ip = |header: usize| LaxSlicedPacket::from_ip(data.get(header..)?).ok();
     let sliced = match link {
         // LINKTYPE_NULL and LINKTYPE_LOOP: four bytes of an address family.
         0 | 108 => ip(4),
         // LINKTYPE_ETHERNET, perhaps with VLANs.
-        1 => LaxSlicedPacket::from_ethernet(data)
-            .ok()
-            .map(|packet| (14, packet)),
+        1 => LaxSlicedPacket::from_ethernet(data).ok(),
         // LINKTYPE_RAW, as old systems number it, too, and LINKTYPE_IPV4 and _IPV6.
         12 | 14 | 101 | 228 | 229 => ip(0),
         // LINKTYPE_LINUX_SLL and _SLL2.
@@ -235,11 +230,11 @@ fn reason(packet: &LaxSlicedPacket<'_>) -> Unread {
     }
 }
 
-/// The datagram in a packet that follows a link header of `header` bytes.
-fn datagram(header: usize, length: u32, packet: &LaxSlicedPacket<'_>) -> Option<Datagram> {
+/// The datagram in the packet of a frame of `length` bytes, of which `data` was captured.
+fn datagram(data: &[u8], length: u32, packet: &LaxSlicedPacket<'_>) -> Option<Datagram> {
     let net = packet.net.as_ref()?;
     let mut identification = 0;
-    let (source, destination, ip_header, ip_length) = match net {
+    let (source, destination, ip_start, ip_header, ip_length) = match net {
         LaxNetSlice::Ipv4(ip) => {
             let header = ip.header();
             if header.fragments_offset().value() != 0 {
@@ -251,7 +246,7 @@ fn datagram(header: usize, length: u32, packet: &LaxSlicedPacket<'_>) -> Option<
             );
             identification = header.identification();
             let (own, total) = (u32::from(header.ihl()) * 4, u32::from(header.total_len()));
-            (addresses.0, addresses.1, own, total)
+            (addresses.0, addresses.1, header.slice(), own, total)
         }
         LaxNetSlice::Ipv6(ip) => {
             let header = ip.header();
@@ -263,12 +258,17 @@ fn datagram(header: usize, length: u32, packet: &LaxSlicedPacket<'_>) -> Option<
             let payload = u32::from(header.payload_length());
             // Zero for jumbograms, and for what offloading has joined.
             let total = if payload == 0 { 0 } else { payload + 40 };
-            (addresses.0, addresses.1, 40 + extensions, total)
+            let header = header.slice();
+            (addresses.0, addresses.1, header, 40 + extensions, total)
         }
         LaxNetSlice::Arp(_) => return None,
     };
     let bytes = match ip_length {
-        0 => length.saturating_sub(header as u32),
+        // The rest of the frame, behind the link header and its VLAN tags.
+        0 => {
+            let link_header = ip_start.as_ptr().addr() - data.as_ptr().addr();
+            length.saturating_sub(link_header as u32)
+        }
         length => length,
     };
     let payload = bytes.checked_sub(ip_header)?;

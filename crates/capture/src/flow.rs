@@ -36,6 +36,9 @@ const ORIGIN: u64 = 1 << 33;
 /// The most that a reordered segment is late where no round trip is known, as in Wireshark.
 const LATE_NS: u64 = 3 * MILLISECOND;
 
+/// The largest shift of a window (RFC 7323 §2.3).
+const LARGEST_SHIFT: u8 = 14;
+
 /// The longest round trip that is counted, µs.
 const LONGEST_US: u64 = 60_000_000;
 
@@ -238,6 +241,9 @@ impl Direction {
         }
         self.bin(at);
         let number = unwrapped(highest, number);
+        if number > highest + self.largest_window() {
+            return;
+        }
         // More than has passed: the capture lacks some.
         self.highest = Some(highest.max(number));
         let mut delivered = 0;
@@ -313,6 +319,11 @@ impl Direction {
             self.rtt.record(rtt);
             self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
         }
+    }
+
+    /// How far beyond what has passed data can be acknowledged that the capture lacks, in bytes.
+    fn largest_window(&self) -> u64 {
+        u64::from(u16::MAX) << self.window_shift.unwrap_or(LARGEST_SHIFT)
     }
 
     fn in_flight(&self) -> u64 {

@@ -19,6 +19,9 @@ const BUFFER: usize = 1 << 19;
 /// pcapng's first block (its section header), the same in both byte orders.
 const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
+/// The type of pcapng's obsolete Packet Block.
+const PACKET_BLOCK: u32 = 2;
+
 /// pcap's magic numbers, with microseconds and nanoseconds.
 const PCAP: [u32; 2] = [0xa1b2_c3d4, 0xa1b2_3c4d];
 
@@ -63,6 +66,11 @@ pub enum Problem {
         "packet {0} has no time (a Simple Packet Block of pcapng), so rates and round trips are unknown"
     )]
     NoTime(u64),
+    /// A packet lies in a block that pcapng has given up.
+    #[error(
+        "packet {0} lies in a Packet Block, which pcapng has replaced: `editcap IN OUT` writes the file in its present form"
+    )]
+    Obsolete(u64),
     /// A time is out of range.
     #[error("an interface whose time resolution is finer than 2⁻⁶³ or 10⁻¹⁹ s")]
     Resolution,
@@ -215,6 +223,11 @@ pub fn for_each(
                     }
                     PcapBlockOwned::NG(Block::SimplePacket(_)) => {
                         return Err(fail(at, Problem::NoTime(packets + 1)));
+                    }
+                    PcapBlockOwned::NG(Block::Unknown(other))
+                        if other.block_type == PACKET_BLOCK =>
+                    {
+                        return Err(fail(at, Problem::Obsolete(packets + 1)));
                     }
                     PcapBlockOwned::NG(_) => {} // names, statistics, secrets …
                 }
