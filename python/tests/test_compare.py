@@ -266,6 +266,26 @@ def test_force_replaces_results_and_leaves_the_rest(verus: Command, tmp_path: Pa
     assert pq.read_table(tmp_path / "one" / "results.parquet").num_rows == 1
 
 
+@pytest.mark.parametrize("option", ["--out", "--qlog", "--pcap"])
+@pytest.mark.parametrize("name", [".", "link", "dangling"])
+def test_a_folder_of_results_may_be_this_one_or_behind_a_link(
+    name: str, option: str, verus: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_behind: Look
+) -> None:
+    place = tmp_path / "empty"
+    place.mkdir()
+    (tmp_path / "link").symlink_to(place)
+    (tmp_path / "dangling").symlink_to(place / "new")
+    monkeypatch.chdir(place if name == "." else tmp_path)
+    words = ("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1", option, name)
+    for more in ([], ["--force"]):
+        ran = verus(*words, *(["--json"] if option != "--out" else []), *more)
+        assert ran.code == 0, ran.err
+        kept = ["profile.parquet", "results.parquet", "run.json", "series.parquet"]
+        found = left_behind(Path(name))
+        assert found == kept if option == "--out" else len(found) == 1
+    assert {path.name for path in tmp_path.iterdir()} <= {"empty", "link", "dangling", ".cache"}
+
+
 def test_quiet_says_nothing(verus: Command, tmp_path: Path) -> None:
     ran = verus(*QUICK, "-q", "--out", "one")
     assert (ran.code, ran.out, ran.err) == (0, "", "")

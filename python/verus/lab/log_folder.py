@@ -6,13 +6,11 @@ Rust writes the files.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from verus.errors import FieldError
-from verus.lab.results_folder import check_folder
+from verus.lab.results_folder import check_folder, drafted
 from verus.lab.runner import Captures, Logs
 from verus.lab.scenario import Run
 
@@ -42,23 +40,16 @@ def new_captures(target: Path, runs: Sequence[Run], *, force: bool) -> Iterator[
 def _draft(target: Path, field: str, *, force: bool) -> Iterator[Path]:
     """A folder whose files go to `target` if the block ends well, and vanish if it does not."""
     check_folder(target, force=force, field=field)
-    parent = target.absolute().parent
-    draft = parent / f".{target.name}-{os.urandom(4).hex()}.part"
-    try:
-        draft.mkdir(parents=True)
-    except OSError as error:
-        raise FieldError(field, f"`{target}` cannot be written ({error.strerror or error})") from error
-    try:
-        yield draft
-        target.mkdir(exist_ok=True)
-        for path in draft.iterdir():
-            path.replace(target / path.name)
-    except OSError as error:
-        if str(draft) not in str(error):
-            raise  # of something else that the block reads or writes
-        raise FieldError(field, str(error).replace(str(draft), str(target))) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    with drafted(target, field) as (draft, place):
+        try:
+            yield draft
+            place.mkdir(exist_ok=True)
+            for path in draft.iterdir():
+                path.replace(place / path.name)
+        except OSError as error:
+            if str(draft) not in str(error):
+                raise  # of something else that the block reads or writes
+            raise FieldError(field, str(error).replace(str(draft), str(target))) from error
 
 
 def _told_apart(runs: Sequence[Run]) -> list[str]:

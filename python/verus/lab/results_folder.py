@@ -41,29 +41,48 @@ def read_config(path: Path) -> dict[str, Any]:
 def new_folder(target: Path, *, force: bool) -> Iterator[Path]:
     """A folder to fill that becomes `target` if the block ends well, and vanishes if it does not.
 
-    The work happens in a hidden folder beside `target`. An existing empty folder is reused; one
-    with contents is refused unless `force` is set. Then the files of the earlier experiment are
-    replaced, and everything else in it is kept.
+    An existing empty folder is reused; one with contents is refused unless `force` is set. Then the
+    files of the earlier experiment are replaced, and everything else in it is kept.
 
     Raises:
         FieldError: `target` holds something and `force` is not set, or it cannot be written.
     """
     check_folder(target, force=force)
-    parent = target.absolute().parent
-    draft = parent / f".{target.name}-{os.urandom(4).hex()}.part"
-    made = _make_parents(parent)
-    try:
-        draft.mkdir()
-    except OSError as error:
-        _remove(made)
-        raise FieldError("out", f"`{target}` cannot be written ({error.strerror or error})") from error
-    try:
+    with drafted(target) as (draft, place):
         yield draft
-        _publish(draft, target)
+        _publish(draft, place)
+
+
+@contextlib.contextmanager
+def drafted(target: Path, field: str = "out") -> Iterator[tuple[Path, Path]]:
+    """A hidden folder to fill for `target`, and where `target` is once links are followed.
+
+    The hidden folder vanishes with the block. It is beside a folder that is not there yet, whose name
+    it can get as a whole, and in one that is there, since that may be another file system's root.
+
+    Raises:
+        FieldError: It cannot be written; `field` names the place.
+    """
+    place = _place(target)
+    above = place if place.is_dir() else place.parent
+    draft = above / f".{place.name}-{os.urandom(4).hex()}.part"
+    made = _make_parents(above, field)
+    try:
+        try:
+            draft.mkdir()
+        except OSError as error:
+            raise FieldError(field, f"`{target}` cannot be written ({error.strerror or error})") from error
+        yield draft, place
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         _remove(made)
         raise
+    shutil.rmtree(draft, ignore_errors=True)
+
+
+def _place(target: Path) -> Path:
+    """The place that a path leads to, links followed, even where nothing is there yet."""
+    return Path(os.path.realpath(target))
 
 
 def check_folder(target: Path, *, force: bool, field: str = "out", replaces: str = "--force") -> None:
@@ -78,12 +97,13 @@ def check_folder(target: Path, *, force: bool, field: str = "out", replaces: str
     Raises:
         FieldError: As `new_folder`.
     """
+    place = _place(target)
     try:
-        if target.exists() and not target.is_dir():
+        if place.is_symlink() or (place.exists() and not place.is_dir()):  # it is one still where it leads to itself
             raise FieldError(field, f"`{target}` is not a folder")
         if target.is_dir() and any(target.iterdir()) and not force:
             raise FieldError(field, f"`{target}` is not empty; {replaces} replaces the results in it")
-        nearest = next(folder for folder in (target.absolute(), *target.absolute().parents) if folder.exists())
+        nearest = next(folder for folder in (place, *place.parents) if folder.exists())
     except OSError as error:
         raise FieldError(field, f"`{target}` cannot be used ({error.strerror or error})") from error
     if not nearest.is_dir():
@@ -125,14 +145,14 @@ def refuse_link(folder: Path) -> None:
         raise FieldError("out", f"`{folder}` is a link, which may lead anywhere: remove it first")
 
 
-def _make_parents(parent: Path) -> list[Path]:
+def _make_parents(parent: Path, field: str) -> list[Path]:
     """Makes `parent`; returns the folders that it created, outermost first."""
     missing = [folder for folder in (parent, *parent.parents) if not folder.exists()][::-1]
     try:
         parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         _remove(missing)
-        raise FieldError("out", f"`{parent}` cannot be made ({error.strerror or error})") from error
+        raise FieldError(field, f"`{parent}` cannot be made ({error.strerror or error})") from error
     return missing
 
 
@@ -148,7 +168,7 @@ def _publish(draft: Path, target: Path) -> None:
     names = sorted(str(path.relative_to(draft)) for path in draft.rglob("*") if path.is_file())
     config["files"] = names
     config_path.write_text(json.dumps(config, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    if not target.is_dir() or not any(target.iterdir()):
+    if not target.exists():
         draft.replace(target)
         return
     for name in names:  # all of them, before the first is moved
@@ -157,10 +177,9 @@ def _publish(draft: Path, target: Path) -> None:
     for name in _earlier_files(target):
         if name not in names:
             (target / name).unlink(missing_ok=True)
-    for name in names:
+    for name in sorted(names, key="run.json".__eq__):  # that last, which says that all are there
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (draft / name).replace(target / name)
-    shutil.rmtree(draft, ignore_errors=True)
 
 
 def own(target: Path, paths: Iterable[Path]) -> None:
