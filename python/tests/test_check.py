@@ -139,6 +139,24 @@ BAD = [
     ("most = 2", 'most = 2, baseline = "excuses"', ["row `quick`", "only where the row has `against`"]),
     ("most = 2", 'most = 2, baseline = "excused"', ["`baseline` must be one of divides, excuses, ignored"]),
     ("most = 2", 'near = 2, within = 1, baseline = "excuses"', ["`baseline` must not be `excuses` without `most`"]),
+    ('name = "mine"', 'name = "c4"', ["`name` must be another than `c4`"]),
+    ('["cubic"]', '["cubicc"]', ["row `quick`", "`controllers` has `cubicc`", "did you mean `cubic`"]),
+    ("most = 2", "most = 2, least = 3", ["row `quick`", "`least` must be at most `most`, 2, not 3"]),
+    ("most = 2", "near = 2, within = -0.1", ["row `quick`", "`within` must be 0 or more, not -0.1"]),
+    ("most = 2", "near = 0, within = 0.1", ["row `quick`", "`near` must be above 0", "not 0"]),
+    ("most = 2", "most = 2, options = { from_s = -1 }", ["row `quick`", "`options.from_s` must be 0 or more, not -1"]),
+    (
+        "most = 2",
+        "most = 2, options = { from_s = 6 }",
+        ["row `quick`", "`options.from_s` must be before", "6 s, not 6"],
+    ),
+    (
+        "most = 2",
+        "most = 2, options = { from_s = 2, to_s = 1 }",
+        ["row `quick`", "`options.to_s` must be above", "not 1"],
+    ),
+    ("1_000_000 }", "1_000_000, start_s = 50 }", ["row `quick`", "`flows[0].start_s` must be before", "not 50"]),
+    ("compares = true", 'when = { state = "DRAIN", from_s = 9 }', ["row `quick`", "`when.from_s` must be before"]),
 ]
 
 
@@ -155,6 +173,21 @@ def test_a_bad_suite_is_refused_with_file_row_and_field(
     for word in words:
         assert word in ran.err, ran.err
     assert left_behind(tmp_path) == before
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("measure", ["throughput", "utilization", "fair_share", "jain", "jain_1s", "queue_ms"])
+@pytest.mark.parametrize("times", ["from_s = 5.95", "to_s = 1"])
+def test_what_no_bin_shows_is_missed_without_a_warning(
+    measure: str, times: str, verus: Command, tmp_path: Path
+) -> None:
+    text = OWN.replace("compares = true", "seeds = 1").replace(
+        "queue_bdp = 2", "changes = [{ at_s = 0, rate_mbps = 0 }], duration_s = 6"
+    )
+    text = text.replace("1_000_000 }", "1_000_000, start_s = 2 }").replace('"completion"', f'"{measure}"')
+    own(tmp_path, text.replace("most = 2", f"options = {{ {times} }}, least = 1"))
+    ran = verus("check", "cubic", "--suite", "mine.toml", "--json")
+    assert (ran.code, json.loads(ran.out)["verdict"], ran.err) == (3, judge.MISSED, "")
 
 
 def test_two_rows_of_one_name_are_refused(verus: Command, tmp_path: Path) -> None:

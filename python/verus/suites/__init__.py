@@ -192,7 +192,10 @@ def load(name: str) -> Suite:
             raise ValueError(f"`{name}`: not UTF-8 (byte {error.start + 1})") from error
         except OSError as error:
             raise FieldError("suite", f"`{name}` cannot be read ({error.strerror or error})") from error
-        return read(text, name)
+        suite = read(text, name)
+        if suite.name in NAMES:
+            raise ValueError(f"`{name}`: `name` must be another than `{suite.name}`, which comes with Verus")
+        return suite
     if name not in NAMES:
         raise FieldError(
             "suite", f"there is no suite `{name}`{near_or_all(name, NAMES)}; a file of one's own ends in `.toml`"
@@ -284,7 +287,7 @@ def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks:
         id=f"{suite}/{identity}",
         about=table.get("text", "about"),
         kind=kind,
-        controllers=table.get("names", "controllers"),
+        controllers=_controllers(table, may_lack=bool(texts["needs"])),
         compares=table.get("flag", "compares", False),
         seeds=table.get("count", "seeds", seeds),
         when=_when(table),
@@ -304,6 +307,17 @@ def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks:
     }  # a row that cannot be run may still describe its scenario
     table.end()
     return row
+
+
+def _controllers(table: _Table, *, may_lack: bool) -> tuple[str, ...]:
+    """The senders that a row is for. One that we lack may be named where the row cannot be run."""
+    names: tuple[str, ...] = table.get("names", "controllers")
+    known = [ANY, "cmd", "kernel", *(scheme["name"] for scheme in _verus.list_schemes())]
+    for name in names:
+        if not (may_lack or name in known or name[0].isupper()):
+            classes = "; the name of a class of one's own begins with a capital letter"
+            table.refuse("controllers", f"has `{name}`, which is no sender{near_or_all(name, known)}{classes}")
+    return names
 
 
 def _when(table: _Table) -> When | None:
@@ -342,6 +356,12 @@ def _check(table: _Table, kind: str) -> Check:
         table.refuse("baseline", f"must not be `{EXCUSES}` without `most` or `least`, one of them")
     if (bounds["near"] is None) != (within is None):
         table.refuse("within", "must be there with `near`, and with nothing else")
+    if within is not None and within < 0:
+        table.refuse("within", f"must be 0 or more, not {within:g}")
+    if bounds["near"] is not None and bounds["near"] <= 0:
+        table.refuse("near", f"must be above 0, as `within` is a share of it, not {bounds['near']:g}")
+    if stated == ["most", "least"] and bounds["least"] > bounds["most"]:
+        table.refuse("least", f"must be at most `most`, {bounds['most']:g}, not {bounds['least']:g}")
     return check
 
 

@@ -137,9 +137,27 @@ def check_measures(suite: Suite, file: str) -> None:
                 MEASURES[check.measure].check_options(check.options)
             except FieldError as error:
                 raise ValueError(f"{place}: `{error.field}` {error.problem}") from error
+            _check_times(row, check, place)
             flow = check.options.get("flow", 0)
             if row.cases and flow not in range(len(row.cases[0].scenario["flows"])):
                 raise ValueError(f"{place}: `options.flow` must be the number of a flow, counted from 0, not {flow}")
+
+
+def _check_times(row: Row, check: Check, place: str) -> None:
+    """Refuses times of a row that no run of it reaches."""
+    scenarios = [one for case in row.cases for one in (case.scenario, case.baseline) if one is not None]
+    for scenario in scenarios:
+        end_s = scenario_of(scenario, row, check, "", 1)["duration_s"]
+        from_s, to_s = (check.options.get(name, at) for name, at in (("from_s", 0.0), ("to_s", end_s)))
+        times = {"options.from_s": from_s, "when.from_s": 0.0 if row.when is None else row.when.from_s}
+        times |= {f"flows[{index}].start_s": flow.get("start_s", 0.0) for index, flow in enumerate(scenario["flows"])}
+        for field, at_s in times.items():
+            if at_s >= end_s:
+                raise ValueError(f"{place}: `{field}` must be before the end of the run, {end_s:g} s, not {at_s:g}")
+        if row.when is None and from_s < 0:
+            raise ValueError(f"{place}: `options.from_s` must be 0 or more, not {from_s:g}")
+        if to_s <= from_s:
+            raise ValueError(f"{place}: `options.to_s` must be above `from_s`, {from_s:g}, not {to_s:g}")
 
 
 def judge(

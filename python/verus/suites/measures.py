@@ -60,11 +60,26 @@ def _median_completion(seen: Seen) -> float | None:
     return float(np.median(took)) if len(took) else None
 
 
+def _mean(values: Array) -> float:
+    """The mean of the bins in which the flow had a value."""
+    if np.isnan(values).all():
+        raise NotSeenError("the flow had no value meanwhile")
+    return float(np.nanmean(values))
+
+
+def _capacity(seen: Seen) -> Array:
+    """The capacity of the link in each bin, Mbit/s, not all of them 0."""
+    capacity = seen.capacity[seen.during]
+    if not capacity.any():
+        raise NotSeenError("the link could carry nothing meanwhile")
+    return capacity
+
+
 @measured(MEASURES, "", "share of what the link could carry that it carried, all flows together")
 def _utilization(seen: Seen) -> float:
     flows = len(seen.scenario["flows"])
     carried = sum(float(np.nansum(seen.over_time("throughput_mbps", flow)[seen.during])) for flow in range(flows))
-    return carried / float(np.sum(seen.capacity[seen.during]))
+    return carried / float(np.sum(_capacity(seen)))
 
 
 def _used_in(seen: Seen, start_s: float, end_s: float) -> float:
@@ -93,13 +108,13 @@ def _used_once_adapted(seen: Seen) -> float:
 
 @measured(MEASURES, "Mbit/s", "what the link carried of the flow")
 def _throughput(seen: Seen) -> float:
-    return float(np.nanmean(seen.over_time("throughput_mbps")[seen.during]))
+    return _mean(seen.over_time("throughput_mbps")[seen.during])
 
 
 @measured(MEASURES, "", "the flow's throughput over an equal part of the link")
 def _fair_share(seen: Seen) -> float:
     """The flow's throughput over an equal share of the capacity."""
-    return _throughput(seen) * len(seen.scenario["flows"]) / float(np.mean(seen.capacity[seen.during]))
+    return _throughput(seen) * len(seen.scenario["flows"]) / float(np.mean(_capacity(seen)))
 
 
 def _index(shares: Array) -> float:
@@ -117,7 +132,7 @@ def _shares(seen: Seen) -> Array:
 
 @measured(MEASURES, "", "Jain's index of the flows' throughput")
 def _jain(seen: Seen) -> float:
-    return _index(np.nanmean(_shares(seen), axis=1))
+    return _index(np.array(list(map(_mean, _shares(seen)))))
 
 
 @measured(MEASURES, "", "Jain's index of the flows' throughput in each second, on average")
@@ -125,7 +140,7 @@ def _jain_1s(seen: Seen) -> float:
     shares = _shares(seen)
     bins = round(1e3 / float(seen.scenario["bin_ms"]))
     seconds = [shares[:, start : start + bins] for start in range(0, shares.shape[1] - bins + 1, bins)]
-    return float(np.mean([_index(np.nanmean(second, axis=1)) for second in seconds]))
+    return float(np.mean([_index(np.array(list(map(_mean, second)))) for second in seconds]))
 
 
 @measured(MEASURES, "", "mean queueing delay of the flow's packets over its round trip without a queue")
@@ -158,7 +173,7 @@ def _queue_packets(seen: Seen) -> float:
 @measured(MEASURES, "packets", "packets that a flow believes to have queued, on average")
 def _believed_packets(seen: Seen) -> float:
     flows = range(len(seen.scenario["flows"]))
-    return float(np.mean([float(np.nanmean(seen.over_time("queued_packets", flow)[seen.during])) for flow in flows]))
+    return float(np.mean([_mean(seen.over_time("queued_packets", flow)[seen.during]) for flow in flows]))
 
 
 def _waited_ms(seen: Seen) -> Array:
@@ -189,7 +204,7 @@ def _rtt_ratio(seen: Seen) -> float:
 
 @measured(MEASURES, "marks", "the flow's mean window times its mean share of marks: marks in a round trip")
 def _window_by_marks(seen: Seen) -> float:
-    window, alpha = (np.nanmean(seen.over_time(name)[seen.during]) for name in ("window_packets", "alpha"))
+    window, alpha = (_mean(seen.over_time(name)[seen.during]) for name in ("window_packets", "alpha"))
     return float(window * alpha)
 
 

@@ -94,9 +94,16 @@ class Seen:
 
     @property
     def during(self) -> npt.NDArray[np.bool_]:
-        """A mask of the bins in the check's interval."""
+        """A mask of the bins in the check's interval.
+
+        Raises:
+            NotSeenError: None is in it.
+        """
         start, end = self.interval
-        return (self.times >= start - 1e-9) & (self.times < end - 1e-9)
+        mask: npt.NDArray[np.bool_] = (self.times >= start - 1e-9) & (self.times < end - 1e-9)
+        if not mask.any():
+            raise NotSeenError(f"no bin of {self.scenario['bin_ms']:g} ms begins from {start:g} to {end:g} s")
+        return mask
 
     def _of(self, flow: int | None) -> npt.NDArray[np.bool_]:
         chosen: npt.NDArray[np.bool_] = np.asarray(self.outcome["series"]["flow"]) == (
