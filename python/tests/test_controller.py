@@ -138,11 +138,13 @@ def test_two_classes_of_one_name_are_two() -> None:
 
 
 def test_an_object_or_something_else_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"an object of `Still` is one flow's: give the class"):
+    with pytest.raises(ValueError, match=r"scheme: an object of `Still` is one flow's: give the class"):
         Flow(Still())  # type: ignore[arg-type]
     for other in (dict, 3):
         with pytest.raises(ValueError, match=r"neither a text nor a verus\.Controller"):
             text_of(other)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="schemes: 3 is neither"):
+        compare(schemes=[3])  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"makes a dict, not a verus\.Controller"):
         Flow(lambda: {})  # type: ignore[arg-type, return-value]
 

@@ -98,7 +98,13 @@ def test_an_episode_is_truncated_at_its_end_and_over_then() -> None:
         ({"duration_s": 1, "interval_ms": 2000}, "interval_ms: must be at most the 1 s of an episode, not 2000"),
         ({"packet_bytes": 0}, "packet_bytes: must be a whole number between 41 and 65535, not 0"),
         ({"loss_cost": -1}, "loss_cost: must be 0 or more, not -1"),
-        ({"competitors": ["cubik"]}, "unknown algorithm `cubik`"),
+        ({"competitors": ["cubik"]}, "competitors: scheme `cubik`: unknown algorithm"),
+        ({"competitors": "cubic"}, r"competitors: must be a list, such as \['cubic'\], not 'cubic' alone"),
+        ({"competitors": [3]}, "competitors: 3 is neither a text nor a verus.Controller"),
+        ({"competitors": ["linux:cc=cubic"]}, "competitors: "),
+        ({"link": "rate:12"}, r"link: must be a Link, such as Link.from_trace\(…\), not 'rate:12'"),
+        ({"duration_s": "1"}, "duration_s: must be a number, not '1'"),
+        ({"packet_bytes": "1500"}, "packet_bytes: "),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(options: dict[str, object], message: str) -> None:

@@ -157,6 +157,16 @@ class Link(PathSettings, _Bottleneck):
         return cls(trace=f"rate:{np.format_float_positional(float(mbps), trim='-')}", **options)
 
 
+def check_link(link: object) -> None:
+    """Refuses anything but a link.
+
+    Raises:
+        FieldError: It is none.
+    """
+    if not isinstance(link, Link):
+        raise FieldError("link", f"must be a Link, such as Link.from_trace(…), not {link!r}")
+
+
 @contextlib.contextmanager
 def _one_link() -> Iterator[None]:
     """Renames fields in a comparison's errors to those of a link, which has one trace and one queue."""
@@ -203,7 +213,7 @@ class Flow:
         **params: Any,
     ) -> None:
         joined = ",".join(f"{key}={_value(value)}" for key, value in params.items())
-        self.scheme = text_of(scheme)
+        self.scheme = checked("scheme", scheme, text_of)
         if joined:
             self.scheme = checked("scheme", self.scheme, lambda text: _verus.with_settings(text, joined))
         self.start_s: float = plain("start_s", start_s)
@@ -361,8 +371,7 @@ def simulate(
         >>> float(np.nanmin(result.flows[0].rtt_ms)) >= 40  # twice 20 ms of propagation
         True
     """
-    if not isinstance(link, Link):
-        raise FieldError("link", f"must be a Link, such as Link.from_trace(…), not {link!r}")
+    check_link(link)
     if not isinstance(flows, Sequence) or not all(isinstance(flow, Flow) for flow in flows):
         raise FieldError("flows", f"must be a list of Flow, such as [Flow('verus')], not {flows!r}")
     if not flows:
@@ -594,7 +603,7 @@ def compare(
         whole("threads", threads, 1)
     settings = Settings(
         traces=tuple(fspath(trace) if isinstance(trace, PathLike) else trace for trace in text_list("traces", traces)),
-        schemes=tuple(map(text_of, text_list("schemes", schemes))),
+        schemes=tuple(checked("schemes", scheme, text_of) for scheme in text_list("schemes", schemes)),
         mixes=mixes,
         queues=queues,
         flows=flows,

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from verus import _verus
-from verus.api import Link
+from verus.api import Link, check_link
 from verus.controller import Controller, Scheme, given, text_of
 from verus.errors import FieldError
-from verus.lab.arguments import above_zero, at_least
+from verus.lab.arguments import above_zero, at_least, checked, text_list
 from verus.lab.scenario import DEFAULTS, Contestant, check_fields, make_run
 
 #: The parts of an observation, in order, with the maximum of each.
@@ -99,10 +99,11 @@ class CongestionEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
             at_least(name, cost, 0)
         if duration_s * 1000 < interval_ms:
             raise FieldError("interval_ms", f"must be at most the {duration_s:g} s of an episode, not {interval_ms:g}")
-        self.link = link or Link.constant(12)
+        self.link = Link.constant(12) if link is None else link
+        check_link(self.link)
         self.duration_s, self.interval_s = duration_s, interval_ms / 1000
         self.delay_cost, self.loss_cost = delay_cost, loss_cost
-        self._competitors = [text_of(scheme) for scheme in competitors]
+        self._competitors = [checked("competitors", one, text_of) for one in text_list("competitors", competitors)]
         self._fields: dict[str, Any] = {
             **{name: value for name, value in vars(self.link).items() if name not in ("trace", "queue")},
             "packet_bytes": packet_bytes,
@@ -110,8 +111,8 @@ class CongestionEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
             "series": False,
         }
         check_fields(self._fields)
-        if self._competitors:
-            Contestant.from_flows(self._competitors)
+        for text in self._competitors:
+            checked("competitors", text, _verus.check_scheme)
         self.action_space = spaces.Box(-1.0, 1.0, shape=(1,), dtype=np.float32)
         maxima = np.array(list(OBSERVED.values()), dtype=np.float32)
         self.observation_space = spaces.Box(np.zeros_like(maxima), maxima, dtype=np.float32)

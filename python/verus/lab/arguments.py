@@ -61,10 +61,10 @@ def _short(value: float) -> str:
     return str(value) if isinstance(value, Integral) else f"{value:g}"
 
 
-def checked(name: str, text: str, check: Callable[[str], Parsed]) -> Parsed:
-    """Parses `text` with the shared parser, whose error gets the field `name`."""
+def checked(name: str, value: Entry, check: Callable[[Entry], Parsed]) -> Parsed:
+    """Parses `value` with the shared parser, whose error gets the field `name`."""
     try:
-        return check(text)
+        return check(value)
     except UnicodeEncodeError as error:
         raise FieldError(name, not_utf8(error)) from error
     except ValueError as error:
