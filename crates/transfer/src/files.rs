@@ -213,6 +213,12 @@ impl Source {
         let stat =
             fs::fstat(&file).map_err(|error| Refusal::from_io("cannot read it", &error.into()))?;
         let info = file_info(&stat).ok_or_else(|| not_a_file(&stat))?;
+        if info.size == 0 && file.read_at(&mut [0], 0).is_ok_and(|read| read > 0) {
+            return Err(Refusal::new(
+                Reason::NotAFile,
+                "it has content though its size is 0, as files of `/proc` have; send a copy",
+            ));
+        }
         let run = MAX_RUN;
         Ok(Source {
             file,
@@ -689,5 +695,15 @@ mod tests {
         // It is the same file as one that is a hole.
         let hole = Tally::new(size);
         assert_eq!(reader.finish(), hole.finish());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn content_without_a_size_is_refused_and_an_empty_file_is_not() {
+        let refusal =
+            Source::new(File::open("/proc/cpuinfo").expect("Linux has it")).expect_err("of size 0");
+        assert!(refusal.detail.contains("send a copy"), "{}", refusal.detail);
+        let empty = Source::new(tempfile::tempfile().expect("a file")).expect("a file");
+        assert_eq!(empty.info.size, 0);
     }
 }
