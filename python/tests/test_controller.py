@@ -300,6 +300,19 @@ def test_what_is_wrong_with_a_scheme_is_one_message(
     assert len(ran.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("first_line", ["", "from __future__ import annotations\n"])
+def test_a_key_is_of_the_kind_that_its_annotation_or_its_default_says(first_line: str, tmp_path: Path) -> None:
+    keys = 'a: int = 2, b: "int" = 2, c: "int | None" = None, d: "Missing" = 2, e=2, f: "float" = 2, g: "Own" = 2'
+    (tmp_path / "mine.py").write_text(
+        f"{first_line}import verus\nOwn = int\nclass Mine(verus.Controller):\n  def __init__(self, {keys}): pass\n"
+    )
+    for key in "abcdeg":
+        with pytest.raises(ValueError, match=f"{key} must be a whole number, not `0x10`"):
+            Flow(f"{tmp_path}/mine.py:Mine:{key}=0x10")
+    with pytest.raises(ValueError, match="f must be a number, not `0x10`"):
+        Flow(f"{tmp_path}/mine.py:Mine:f=0x10")
+
+
 def test_what_a_controller_prints_is_no_result(verus: Command, tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text(
         "import verus\nprint('loads')\n"

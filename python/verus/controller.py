@@ -30,7 +30,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Union, get_args, get_origin, get_type_hints
 
 from verus import _verus
 
@@ -404,7 +404,7 @@ def _load(file: str) -> ModuleType:
     sys.meta_path.insert(_before_paths(), beside)
     try:
         with _printing_to_stderr():
-            exec(compile(source, str(path), "exec"), vars(module))
+            exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
     except BaseException as error:
         del sys.modules[name]
         if isinstance(error, KeyboardInterrupt):
@@ -545,10 +545,7 @@ def _perhaps(word: str, words: Sequence[str] | Mapping[str, Any]) -> str:
 
 def _keywords(make: Callable[..., Controller], name: str, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The keyword arguments for these keys."""
-    try:
-        parameters = inspect.signature(make, eval_str=True).parameters
-    except (NameError, TypeError, ValueError):  # annotations that do not evaluate, or none at all
-        parameters = inspect.signature(make).parameters if callable(make) else {}
+    parameters, names = inspect.signature(make).parameters, _globals(make)
     accepted = {
         parameter.name: parameter
         for parameter in parameters.values()
@@ -560,20 +557,33 @@ def _keywords(make: Callable[..., Controller], name: str, pairs: Sequence[tuple[
         if key not in accepted and not anything:
             keys_are = ", ".join(accepted) or "none"
             raise ValueError(f"`{name}` has no key `{key}`; its keys are {keys_are}{_perhaps(key, accepted)}")
-        keys[key] = _value(key, text, _kind(accepted[key]) if key in accepted else None)
+        keys[key] = _value(key, text, _kind(accepted[key], names) if key in accepted else None)
     for key, parameter in accepted.items():
         if parameter.default is parameter.empty and key not in keys:
             raise ValueError(f"{key} must be given, as in `{name}:{key}=1`")
     return keys
 
 
-def _kind(parameter: inspect.Parameter) -> type | None:
-    """The type of a key by its annotation or its default; None if it has neither."""
+def _globals(make: Callable[..., Any]) -> dict[str, Any]:
+    """The names that annotations of its keys may have."""
+    while isinstance(make, functools.partial):
+        make = make.func
+    taking = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
+    return getattr(inspect.unwrap(taking), "__globals__", {})
+
+
+def _kind(parameter: inspect.Parameter, names: dict[str, Any]) -> type | None:
+    """The type of a key by its annotation, or by its default if that does not evaluate; None if it has neither."""
     kind = parameter.annotation
+    if isinstance(kind, str):
+        try:
+            kind = get_type_hints(types.SimpleNamespace(__annotations__={"key": kind}), names)["key"]
+        except Exception:  # whatever a name in it is, or is not
+            kind = parameter.empty
     if get_origin(kind) is Union or type(kind).__name__ == "UnionType":
         kind = next((one for one in get_args(kind) if one is not type(None)), None)
     for candidate in (bool, int, float, str):
-        if kind is candidate or (parameter.annotation is parameter.empty and type(parameter.default) is candidate):
+        if kind is candidate or (kind is parameter.empty and type(parameter.default) is candidate):
             return candidate
     return None
 
