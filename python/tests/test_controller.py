@@ -9,6 +9,7 @@ import re
 import signal
 import textwrap
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -128,6 +129,22 @@ def test_classes_and_what_makes_them_are_given_as_they_are() -> None:
     assert flow.metrics["throughput_mbps"] == pytest.approx(10 * each, rel=0.03)
 
 
+def test_a_controller_may_simulate() -> None:
+    """One that predicts tries its choices on a model of the path."""
+
+    class Tried(Controller):
+        def on_start(self, now_s: float, packet_bytes: int) -> None:
+            self.window_bytes = 10 * packet_bytes
+
+    class Predicting(Tried):
+        def on_start(self, now_s: float, packet_bytes: int) -> None:
+            tried = simulate(link=Link.constant(5), flows=[Flow(Tried)], duration_s=1)
+            self.window_bytes = 2 * tried.flows[0].metrics["throughput_mbps"] * 1e6 / 8 * 0.04
+
+    result = simulate(link=Link.constant(5), flows=[Flow(Predicting)], duration_s=5)
+    assert result.metrics["utilization"] > 0.9
+
+
 def test_two_classes_of_one_name_are_two() -> None:
     def another() -> type[Controller]:
         class Still(Controller): ...
@@ -147,6 +164,18 @@ def test_an_object_or_something_else_is_refused() -> None:
         compare(schemes=[3])  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"makes a dict, not a verus\.Controller"):
         Flow(lambda: {})  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize("hook", ["on_start", "on_sent", "on_feedback", "on_timeout", "on_tick", "probe"])
+def test_a_method_that_would_not_run_is_refused(hook: str) -> None:
+    async def waits(self: Controller, *_: object) -> None: ...
+
+    def yields(self: Controller, *_: object) -> Iterator[None]:
+        yield
+
+    for method, message in ((waits, "must be a `def`, not an `async def`"), (yields, "must not `yield`")):
+        with pytest.raises(ValueError, match=f"`{hook}` of `Mine` {message}"):
+            Flow(type("Mine", (Still,), {hook: method}))
 
 
 def test_a_pace_spreads_what_a_budget_allows_and_ticks_renew_it() -> None:

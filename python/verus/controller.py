@@ -623,5 +623,11 @@ def _try(make: Callable[[], Any], name: str) -> None:
         raise ValueError(problem) from error
     if not isinstance(made, Controller):
         raise ValueError(f"`{name}` makes a {type(made).__name__}, not a verus.Controller")
+    for method in (method for method, member in vars(Controller).items() if inspect.isfunction(member)):
+        called = getattr(made, method)
+        if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+            raise ValueError(f"`{method}` of `{name}` must be a `def`, not an `async def`, whose body would never run")
+        if inspect.isgeneratorfunction(called):
+            raise ValueError(f"`{method}` of `{name}` must not `yield`: its body would never run")
     ecn_of(made)
     every_of(made)
