@@ -136,10 +136,14 @@ def test_a_controller_may_simulate() -> None:
         def on_start(self, now_s: float, packet_bytes: int) -> None:
             self.window_bytes = 10 * packet_bytes
 
+        def on_feedback(self, feedback: Feedback) -> None:
+            pass
+
     class Predicting(Tried):
         def on_start(self, now_s: float, packet_bytes: int) -> None:
             tried = simulate(link=Link.constant(5), flows=[Flow(Tried)], duration_s=1)
-            self.window_bytes = 2 * tried.flows[0].metrics["throughput_mbps"] * 1e6 / 8 * 0.04
+            rate = tried.metrics["throughput_mbps"] * 1e6 / 8
+            self.window_bytes = int(2 * rate * 0.04)
 
     result = simulate(link=Link.constant(5), flows=[Flow(Predicting)], duration_s=5)
     assert result.metrics["utilization"] > 0.9

@@ -10,6 +10,7 @@
 //! for each packet. An object fails if it raises, gives an invalid answer or does not return. It
 //! then allows nothing more, and its run ends with its error ([`Configured::failure`]).
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
@@ -609,14 +610,26 @@ pub(crate) fn watch(py: Python<'_>) {
     });
 }
 
+static TURN: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    static HAS_TURN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread runs controllers of Python: one of them simulates, as one that predicts does.
+pub(crate) fn has_turn() -> bool {
+    HAS_TURN.get()
+}
+
 /// Does `work` with each of `runs`, one after another, in a thread that Python knows: it need not be made known at each call.
 /// Nothing of the kind is done by another thread meanwhile: the interpreter lock would make them take turns, and each turn
-/// would cost more than a call.
-pub(crate) fn in_one_interpreter(runs: &[usize], work: impl Fn(usize) + Sync) {
+/// would cost more than a call. Unless `has_turn`: then the thread that has it waits for these runs.
+pub(crate) fn in_one_interpreter(runs: &[usize], has_turn: bool, work: impl Fn(usize) + Sync) {
     if runs.is_empty() {
         return;
     }
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = lock(&TURN);
+    let _turn = (!has_turn).then(|| lock(&TURN));
+    HAS_TURN.set(true);
     Python::attach(|py| py.detach(|| runs.iter().copied().for_each(&work)));
+    HAS_TURN.set(false);
 }

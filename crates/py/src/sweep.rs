@@ -41,6 +41,8 @@ struct Work<T> {
     /// Which to run, those whose controllers are Python apart: one thread runs these, one after another.
     python: Mutex<Vec<usize>>,
     rust: Mutex<VecDeque<usize>>,
+    /// Whether a controller of Python began these runs.
+    has_turn: bool,
     stop: AtomicBool,
     done: AtomicUsize,
     /// The share of its present run that each thread has done: the bits of an `f64`.
@@ -65,7 +67,7 @@ impl<T: Send> Work<T> {
             let _ = ended.send((index, outcome));
         };
         let python = std::mem::take(&mut *lock(&self.python));
-        controller::in_one_interpreter(&python, run_one);
+        controller::in_one_interpreter(&python, self.has_turn, run_one);
         loop {
             let next = lock(&self.rust).pop_front();
             match next {
@@ -106,6 +108,7 @@ impl<T: Send + 'static> Sweep<T> {
             run: Box::new(run),
             python: Mutex::new(python),
             rust: Mutex::new(rust.into()),
+            has_turn: controller::has_turn(),
             stop: AtomicBool::new(false),
             done: AtomicUsize::new(0),
             shares: (0..threads).map(|_| AtomicU64::new(0)).collect(),
