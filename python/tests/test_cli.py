@@ -153,6 +153,7 @@ def test_list_shows_those_that_are_named_alone(verus: Command) -> None:
 def test_a_path_wavers_as_asked_and_what_cannot_be_is_named(verus: Command, tmp_path: Path) -> None:
     (tmp_path / "changes.json").write_text('[{"at_s": 0.5, "rate_mbps": 0}, {"at_s": 0.7, "rate_mbps": 8}]')
     (tmp_path / "none.json").write_text("{}")
+    (tmp_path / "twice.json").write_text('[{"at_s": 1, "rate_mbps": 2, "rate_mbps": 3}]')
     (tmp_path / "delays.txt").write_text("20\n25\nsoon\n")
     (tmp_path / "losses.txt").write_text("0\n0.01\n")
     compared = ["compare", "--trace", "rate:8", "--scheme", "cubic", "--duration", "2", "--json"]
@@ -178,6 +179,7 @@ def test_a_path_wavers_as_asked_and_what_cannot_be_is_named(verus: Command, tmp_
         (["--delay-series", str(tmp_path / "nothing")], "cannot read"),
         (["--changes", str(tmp_path / "none.json")], "must hold a list of changes"),
         (["--changes", str(tmp_path / "delays.txt")], "is not JSON"),
+        (["--changes", str(tmp_path / "twice.json")], "twice.json` has `rate_mbps` twice in one change"),
         (["--changes", str(tmp_path / "changes.json"), "--changes-repeat", "0.5"], "after the last change"),
     ]:
         ran = verus(*compared, *options)

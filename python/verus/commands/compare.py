@@ -11,6 +11,7 @@ import json
 import os
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -212,8 +213,18 @@ def _changes(path: Path) -> list[Any]:
         text = bounded_reading.given(path, bounded_reading.MOST_TEXT)
     except ValueError as error:
         raise FieldError("changes", str(error)) from error
+
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+            raise FieldError("changes", f"`{path}` has `{twice}` twice in one change")
+        return found
+
     try:
-        changes = json.loads(text.decode("utf-8-sig"))
+        changes = json.loads(text.decode("utf-8-sig"), object_pairs_hook=fields)
+    except FieldError:
+        raise
     except RecursionError:
         raise FieldError("changes", f"`{path}` is nested too deeply") from None
     except ValueError as error:
