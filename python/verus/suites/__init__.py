@@ -410,14 +410,23 @@ def _scenario(
         count = flow.get("count", 1)
         if type(count) is not int or not 1 <= count <= 1000:
             table.refuse("flows.count", f"must be a whole number from 1 to 1000, not {count}")
-        if asks:
-            rtt_s = _base_rtt_s(table, "asks_rtts", scenario, flow_fields.get("delay_ms"))
-            flow_fields["start_s"] = round(flow_fields.get("start_s", 0.0) + asks * rtt_s, 9)
         scenario["flows"] += [{"scheme": "", **flow_fields}] * count
+    _try(table, scenario)
+    if type(asks) not in (int, float) or not 0 <= asks <= 1000:
+        table.refuse("scenario.asks_rtts", f"must be a number from 0 to 1000, not {shown(asks)}")
+    if asks:
+        scenario["flows"] = [_later(table, scenario, flow, asks) for flow in scenario["flows"]]
     if queue_bdp is not None:
         scenario["queue"] = f"droptail:bytes={_bdp_bytes(table, scenario, queue_bdp, least)}"
-    _try(table, scenario)
+    if asks or queue_bdp is not None:
+        _try(table, scenario)
     return scenario
+
+
+def _later(table: _Table, scenario: Mapping[str, Any], flow: Mapping[str, Any], asks: float) -> Mapping[str, Any]:
+    """The flow, later by as many round trips."""
+    rtt_s = _base_rtt_s(table, "asks_rtts", scenario, flow.get("delay_ms"))
+    return {**flow, "start_s": round(flow.get("start_s", 0.0) + asks * rtt_s, 9)}
 
 
 #: The minimum size, in packets, of a queue given in bandwidth-delay products, where a suite does
