@@ -117,6 +117,11 @@ impl Profile {
         self.cursor = 0;
     }
 
+    /// Forgets the points from this window on.
+    pub fn cut(&mut self, Packets(window): Packets) {
+        self.kept.truncate((window as usize).max(1));
+    }
+
     /// A packet that left under `window` took `rtt` (§5.1: the point's moving average).
     #[inline]
     pub fn add(&mut self, now: Time, window: Packets, rtt: Duration, history_weight: f64) {

@@ -36,6 +36,9 @@ use super::window;
 
 /// A loss does not end slow start where it leaves a window of at most this many packets.
 const LOSSES_COUNT_ABOVE: Packets = Packets(20.0);
+/// The curve begins with the points up to the window of the loss that ends slow start, and at least with those up to
+/// this many packets.
+const LEAST_CHARTED: f64 = 100.0;
 /// By how much D_min is raised when D_est has come down to it, the delay is still above R · D_min, and few packets
 /// are in flight.
 const RAISED_BY: Duration = Duration::from_millis(10);
@@ -204,13 +207,17 @@ impl Prototype {
         let Some(first) = of_session.next() else {
             return;
         };
+        let first_window = first.window;
         let count = 1 + of_session.count() as u64;
         self.in_flight = self.in_flight.saturating_sub(count);
         if !self.in_recovery {
-            self.cut(first.window);
+            self.cut(first_window);
         }
         if self.in_slow_start && Packets(self.window.0.floor()) > LOSSES_COUNT_ABOVE {
             self.forget_flight();
+            // What left after the lost packet, its queue full, is not charted.
+            let last = self.packets(first_window).0.max(LEAST_CHARTED);
+            self.profile.cut(Packets(last));
             self.end_slow_start(now);
             self.follow_curve();
         }
@@ -438,6 +445,23 @@ mod tests {
             assert_eq!(path.controller.window, Packets(0.7 * window));
             assert_eq!(path.controller.in_flight, if goes_on { 2 } else { 0 });
         }
+    }
+
+    #[test]
+    fn the_first_curve_has_no_point_beyond_the_loss_that_ends_slow_start() {
+        let mut path = path();
+        grow(&mut path, 150.0);
+        path.send(1);
+        let lost = path.in_flight_numbers()[0];
+        while path.controller.window < Packets(200.0) {
+            path.send(1);
+            path.wait_ms(40);
+            let all = path.in_flight_numbers();
+            path.ack(all.into_iter().filter(|&number| number != lost));
+        }
+        assert_eq!(path.controller.profile.largest(), 199);
+        path.feedback([], [lost], []);
+        assert_eq!(path.controller.profile.largest(), 149);
     }
 
     #[test]
