@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 GOLDENS = ROOT / "crates" / "sim" / "tests" / "sim" / "goldens.tsv"
 
 
-#: Verus's prototype mode, a controller of its own.
+#: Verus's prototype mode, another controller than its other modes.
 PROTOTYPE = "verus:mode=prototype"
 
 #: Pinned runs in which packets overtake others: jitter, and delays that fall.

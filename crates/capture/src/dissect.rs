@@ -185,7 +185,7 @@ pub fn dissect(link: i32, length: u32, data: &[u8]) -> Result<Datagram, Unread> 
     Ok(datagram)
 }
 
-/// What follows the link header.
+/// The packet behind the link header.
 fn sliced(link: i32, data: &[u8]) -> Result<LaxSlicedPacket<'_>, Unread> {
     let after = |header: usize, ether_type: usize| {
         let ether_type = data.get(ether_type..)?.first_chunk()?;

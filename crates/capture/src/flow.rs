@@ -321,7 +321,7 @@ impl Direction {
         }
     }
 
-    /// How far beyond what has passed data can be acknowledged that the capture lacks, in bytes.
+    /// The most data that is acknowledged though the capture lacks it, in bytes: a window beyond the last.
     fn largest_window(&self) -> u64 {
         u64::from(u16::MAX) << self.window_shift.unwrap_or(LARGEST_SHIFT)
     }

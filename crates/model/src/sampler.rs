@@ -1,5 +1,5 @@
 //! One sample an epoch from the packets of a flow, whatever controller sends them. §4.1 has one for
-//! each packet; w = 0 and the counts of Table 1 say an epoch.
+//! each packet. But w may be 0, and the counts of Table 1 are those of epochs.
 
 use std::cmp::Reverse;
 

@@ -215,7 +215,7 @@ impl Prototype {
         }
         if self.in_slow_start && Packets(self.window.0.floor()) > LOSSES_COUNT_ABOVE {
             self.forget_flight();
-            // What left after the lost packet, its queue full, is not charted.
+            // Packets that left after the lost one met a full queue: they are not charted.
             let last = self.packets(first_window).0.max(LEAST_CHARTED);
             self.profile.cut(Packets(last));
             self.end_slow_start(now);
@@ -235,7 +235,7 @@ impl Prototype {
         self.d_est = least.into();
     }
 
-    /// Acknowledgements of what has left so far count no longer.
+    /// Acknowledgements of packets that have left count no longer.
     fn forget_flight(&mut self) {
         self.in_flight = 0;
         self.session_start = self.next_number;

@@ -215,11 +215,11 @@ def _changes(path: Path) -> list[Any]:
         raise FieldError("changes", str(error)) from error
 
     def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        change = dict(pairs)
+        if len(change) < len(pairs):
             twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
             raise FieldError("changes", f"`{path}` has `{twice}` twice in one change")
-        return found
+        return change
 
     try:
         changes = json.loads(text.decode("utf-8-sig"), object_pairs_hook=fields)

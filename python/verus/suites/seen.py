@@ -97,7 +97,7 @@ class Seen:
         """A mask of the bins in the check's interval.
 
         Raises:
-            NotSeenError: None is in it.
+            NotSeenError: The interval has no bin.
         """
         start, end = self.interval
         mask: npt.NDArray[np.bool_] = (self.times >= start - 1e-9) & (self.times < end - 1e-9)

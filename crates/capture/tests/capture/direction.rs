@@ -69,7 +69,7 @@ fn an_acknowledgement_of_what_no_window_allows_counts_for_nothing() {
         direction.on_ack(40 * MS, &ack(1000, &[], None));
         direction.delivered
     };
-    // What the capture lacks is counted all the same.
+    // Data that the capture lacks is counted all the same.
     assert_eq!(delivered(60_000, Some(0)), 60_000);
     assert_eq!(delivered(70_000, Some(0)), 1000);
     assert_eq!(delivered(70_000, Some(1)), 70_000);
