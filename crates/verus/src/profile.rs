@@ -232,7 +232,7 @@ impl Profile {
     }
 
     /// f⁻¹(D): the window, at least one packet, whose delay is `delay`. Above its last window the curve is
-    /// continued as a straight line ([`slope`](Self::slope)). `None` without a curve.
+    /// continued as a straight line. `None` without a curve.
     #[inline]
     pub fn window_at(&mut self, Millis(delay_ms): Millis) -> Option<Packets> {
         let count = self.curve.table.len();

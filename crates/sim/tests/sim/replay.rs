@@ -63,10 +63,10 @@ fn a_train_arrives_by_the_light_trace_and_the_rest_by_the_heavy_one() {
     let waited = (9.0 + 12.0 + 5.0) / 6.0;
     let mean = outcome.metrics.qdelay_mean_ms.expect("packets");
     assert!((mean - waited).abs() < 1e-9, "{mean}");
-    // 200 opportunities of 1400 bytes in a second, but that at its end.
+    // 200 opportunities of 1400 bytes in a second, with that at its end.
     let capacity = outcome.metrics.capacity_mbps;
     assert!(
-        (capacity - 199.0 * 1400.0 * 8e-6).abs() < 1e-9,
+        (capacity - 200.0 * 1400.0 * 8e-6).abs() < 1e-9,
         "{capacity}"
     );
 }
