@@ -281,8 +281,8 @@ def test_a_folder_of_results_may_be_this_one_or_behind_a_link(
         ran = verus(*words, *(["--json"] if option != "--out" else []), *more)
         assert ran.code == 0, ran.err
         kept = ["profile.parquet", "results.parquet", "run.json", "series.parquet"]
-        found = left_behind(Path(name))
-        assert found == kept if option == "--out" else len(found) == 1
+        files = left_behind(Path(name))
+        assert files == kept if option == "--out" else len(files) == 1
     assert {path.name for path in tmp_path.iterdir()} <= {"empty", "link", "dangling", ".cache"}
 
 

@@ -307,9 +307,9 @@ pub fn analyze(name: &str, bytes: impl Read) -> Result<Report, read::Error> {
         }
         let connection = connections.entry(key).or_default();
         let from = usize::from(datagram.source != ends[0]);
-        if connection.is_another(from, &datagram.transport) {
+        if !are_enough && connection.is_another(from, &datagram.transport) {
             let before = std::mem::take(connection);
-            if before.has_data() && !are_enough {
+            if before.has_data() {
                 replaced.push((key, before));
             }
         }

@@ -57,8 +57,8 @@ def new_folder(target: Path, *, force: bool) -> Iterator[Path]:
 def drafted(target: Path, field: str = "out") -> Iterator[tuple[Path, Path]]:
     """A hidden folder to fill for `target`, and where `target` is once links are followed.
 
-    The hidden folder vanishes with the block. It is beside a folder that is not there yet, whose name
-    it can get as a whole, and in one that is there, since that may be another file system's root.
+    The hidden folder vanishes with the block. It lies beside a folder that is not there yet, and can
+    get its name. It lies in one that is there, which may be another file system's root.
 
     Raises:
         FieldError: It cannot be written; `field` names the place.
