@@ -162,6 +162,59 @@ def test_two_runs_are_the_same_to_the_byte(shell: Shell) -> None:
     assert contents[0] == contents[1]
 
 
+#: Servers of others that serve `file` in the folder `{here}`, and clients that fetch it.
+NGINX = """
+daemon off; master_process off; pid /dev/null; error_log /dev/null;
+events {}
+http {
+  access_log off; server { listen 5000; root {here}; }
+  client_body_temp_path {here}/body; proxy_temp_path {here}/proxy; fastcgi_temp_path {here}/fastcgi;
+  uwsgi_temp_path {here}/uwsgi; scgi_temp_path {here}/scgi;
+}
+"""
+SSHD = (
+    "mkdir -p /run/sshd && exec $(command -v sshd || echo /usr/sbin/sshd) -D -p 5000 -f /dev/null -h {here}/key"
+    " -o AuthorizedKeysFile={here}/key.pub -o StrictModes=no -o UsePAM=no"
+)
+SSH = "ssh -q -p 5000 -i {here}/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null $MAHIMAHI_BASE"
+
+
+@pytest.mark.parametrize(
+    ("server", "client"),
+    [
+        ("iperf3 -s -p 5000 > /dev/null", "iperf3 -p 5000 -R -t 1 -J -c $MAHIMAHI_BASE | tee /dev/stderr"),
+        (
+            "exec $(command -v nginx || echo /usr/sbin/nginx) -c {here}/nginx.conf",
+            "curl -s http://$MAHIMAHI_BASE:5000/file",
+        ),
+        (
+            "rsync --daemon --no-detach --port 5000 --config {here}/rsyncd.conf",
+            "rsync rsync://$MAHIMAHI_BASE:5000/it/file /dev/shm/it; cat /dev/shm/it",
+        ),
+        (SSHD, SSH + " cat {here}/file"),
+    ],
+    ids=["iperf3", "nginx", "rsync", "ssh"],
+)
+def test_programs_of_others_take_the_same_time_twice(server: str, client: str, shell: Shell) -> None:
+    here = shell.folder
+    (here / "file").write_bytes(bytes(1_000_000))
+    (here / "nginx.conf").write_text(NGINX.replace("{here}", str(here)))
+    (here / "rsyncd.conf").write_text(
+        f"use chroot = no\nuid = {os.getuid()}\ngid = {os.getgid()}\n[it]\npath = {here}\n"
+    )
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", here / "key"], check=True)
+    served, timed = (text.replace("{here}", str(here)) for text in (server, f"{client} | wc -c; date +%s.%N"))
+    words = (*LINK, "--server", f"sh -c '{served}'", "--", "sh", "-c", timed)
+    one, two = shell.run(*words), shell.run(*words)
+    assert one == two
+    code, out, err = one
+    assert code == 0, err
+    size, ended = out.split()
+    assert size == "1000000" or "iperf3" in client
+    # A megabyte at 8 Mbit/s, after the server's second.
+    assert 2 < float(ended) - 1767225600 < 6
+
+
 def test_another_seed_is_another_run(shell: Shell) -> None:
     random = ("--", "sh", "-c", "head -c 8 /dev/urandom | od")
     one, two = (shell.run(*LINK, "--seed", seed, *random) for seed in (1, 2))

@@ -20,7 +20,7 @@ import numpy as np
 
 from verus import _verus
 from verus.endpoints import guest_kernel
-from verus.endpoints.program import BAD_INPUT, find_endpoint
+from verus.endpoints.program import BAD_INPUT, error_line, find_endpoint
 from verus.errors import FieldError
 from verus.lab.runner import Ended, Logs, Outcome, Progress, all_of, in_threads
 from verus.lab.scenario import Run
@@ -141,7 +141,7 @@ def _job(run: Run) -> dict[str, Any]:
 
 
 def _problem(errors: str, code: int) -> str:
-    return errors.strip().removeprefix("verus: ") or f"the emulator ended with {code}"
+    return error_line(errors) or f"the emulator ended with {code}"
 
 
 class _Crew:

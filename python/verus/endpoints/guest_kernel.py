@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 
-from verus.endpoints.program import find_endpoint
+from verus.endpoints.program import error_line, find_endpoint
 from verus.errors import FieldError
 
 #: The environment variable with the path of another kernel.
@@ -59,6 +59,12 @@ RANDOM_NEW = """\
 	}
 	return len;
 """
+
+#: The bytes that UML keeps of a process's vector registers: all that its host has, or the host refuses to restore them.
+#: Processors with AMX have 11,008. Later versions of Linux than 6.12 ask the host for the number.
+REGISTERS_FILE = "arch/x86/um/user-offsets.c"
+REGISTERS_OLD = "DEFINE_LONGS(HOST_FP_SIZE, 2696);"
+REGISTERS_NEW = "DEFINE_LONGS(HOST_FP_SIZE, 12288);"
 
 #: Called with the present step, and the share of it that is done, if that is known.
 Tell = Callable[[str, float | None], None]
@@ -144,7 +150,7 @@ def runs_here() -> str | None:
         done = _in_guest(binary, place(), ["true"])
     except subprocess.TimeoutExpired:
         return f"the guest did not start within {PATIENCE_S} s"
-    return None if done.returncode == 0 else done.stderr.strip().removeprefix("verus: ")
+    return None if done.returncode == 0 else error_line(done.stderr)
 
 
 def _in_guest(binary: str, kernel: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -202,6 +208,7 @@ def build(source: Path | None = None, *, jobs: int, tell: Tell) -> GuestKernel:
         tell("copying the source" if source.is_dir() else "unpacking the source", None)
         _lay(source, tree)
         _seed_random_numbers(tree, source)
+        _keep_all_registers(tree)
         lacking = _configure(tree, objects)
         tell("compiling", 0.0)
         _compile(tree, objects, jobs, tell)
@@ -254,6 +261,11 @@ def _seed_random_numbers(tree: Path, source: Path) -> None:
             "source", f"`{source}` has no `{RANDOM_OLD.strip()}` in {RANDOM_FILE}: Linux 5.18 or newer has"
         )
     path.write_text(text.replace(RANDOM_OLD, RANDOM_NEW), encoding="utf-8")
+
+
+def _keep_all_registers(tree: Path) -> None:
+    path = tree / REGISTERS_FILE
+    path.write_text(path.read_text(encoding="utf-8").replace(REGISTERS_OLD, REGISTERS_NEW), encoding="utf-8")
 
 
 def _configure(tree: Path, objects: Path) -> list[str]:
@@ -334,7 +346,7 @@ def _described(binary: str, built: Path, source: Path, lacking: list[str]) -> Gu
     done = _in_guest(binary, built, ["cat", *names.split()])
     if done.returncode:
         raise RuntimeError(
-            f"the kernel that was built does not run here: {done.stderr.strip().removeprefix('verus: ')}"
+            f"the kernel that was built does not run here: {error_line(done.stderr)}"
         )
     release, controls = done.stdout.splitlines()
     return GuestKernel(

@@ -34,3 +34,8 @@ def find_endpoint() -> tuple[str | None, str]:
     folders = dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in (sys.executable, sys.argv[0]))  # noqa: PTH100, PTH120
     binary = next((path for folder in folders if os.access(path := os.path.join(folder, ENDPOINT), os.X_OK)), None)  # noqa: PTH118
     return binary, " or ".join(f"`{folder}`" for folder in folders)
+
+
+def error_line(errors: str) -> str:
+    """The message that the endpoint wrote to its standard error, on one line."""
+    return "; ".join(part.strip() for part in errors.strip().removeprefix("verus: ").splitlines())
