@@ -149,7 +149,12 @@ def test_the_interpreter_runs_on_while_rust_works() -> None:
         (scenario(flows=[]), "flows: must be between 1"),
         (scenario(duration_s=-1), "duration_s: must be above 0"),
         (scenario(duration_s=None), "duration_s: must be above 0 and at most 1000000, not null"),
+        (scenario(duration_s="1"), "duration_s: must be a number above 0 and at most 1000000, not `1`"),
         (scenario(ack_every=1.5), "ack_every: must be a whole number between 1 and 1000, not 1.5"),
+        (
+            scenario(flows=[{"scheme": "cubic", "bytes": 0}]),
+            r"flows\[0\].bytes: must be a whole number between 1 and 9223372036854775807, not 0",
+        ),
         (scenario(flows=[{"scheme": "cubic", "start_s": -1}]), r"flows\[0\].start_s: must be between 0 and 1000000"),
         (scenario(flows=[{"scheme": "cubic", "start_s": 2, "stop_s": 1}]), r"flows\[0\].stop_s: must be after start_s"),
         (scenario(queue="blue"), "unknown kind `blue`"),

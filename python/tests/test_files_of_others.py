@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import os
@@ -48,6 +49,8 @@ def test_a_byte_order_mark_is_no_part_of_a_trace(name: str, text: str, verus: Co
     ("content", "problem"),
     [
         (TIMES.encode("utf-16"), "it is UTF-16 text; save it as UTF-8"),
+        (bz2.compress(TIMES.encode()), "it is compressed by bzip2; unpack it"),
+        (b"\x28\xb5\x2f\xfd" + bytes(40), "it is compressed by zstd; unpack it"),
         (b"0.0\t1.2\n1.0\t3.4\n", "has several columns"),
         (b"0 1.2\n1 3.4\n", "verus trace convert --rates"),
         (b"0;12\n", "has several columns"),
@@ -60,6 +63,19 @@ def test_a_trace_of_another_form_is_refused_by_its_cause(content: bytes, problem
     assert ran.code == 2
     assert problem in ran.err
     assert "t.down" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("74 + 1482\n".encode("utf-16"), "it is UTF-16 text; save it as UTF-8"),
+        (bz2.compress(b"74 + 1482\n"), "it is compressed by bzip2; unpack it, or compress it by gzip or xz"),
+    ],
+)
+def test_a_log_of_another_encoding_is_refused_by_its_cause(content: bytes, problem: str, verus: Command) -> None:
+    Path("log").write_bytes(content)
+    ran = verus("analyze", "log")
+    assert (ran.code, ran.err) == (2, f"verus: cannot read `log`: {problem}\n")
 
 
 def test_a_trace_without_a_last_newline_is_whole(verus: Command) -> None:

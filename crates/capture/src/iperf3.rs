@@ -198,6 +198,11 @@ impl Test {
     fn read(json: &[u8]) -> serde_json::Result<Self> {
         let events = || serde_json::Deserializer::from_slice(json).into_iter::<Event>();
         if !matches!(events().next(), Some(Ok(_))) {
+            let mut tests = serde_json::Deserializer::from_slice(json).into_iter::<Self>();
+            if matches!((tests.next(), tests.next()), (Some(Ok(_)), Some(Ok(_)))) {
+                let several = "it holds several tests; put each into a file of its own";
+                return Err(serde::de::Error::custom(several));
+            }
             return serde_json::from_slice(json);
         }
         let mut test = Self::default();

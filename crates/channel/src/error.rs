@@ -161,6 +161,9 @@ pub enum Problem {
     /// Text of two bytes a letter.
     #[error("it is UTF-16 text; save it as UTF-8")]
     Utf16,
+    /// A compression or an archive that is not read.
+    #[error("it is compressed by {0}; unpack it, or compress it by gzip or xz")]
+    Packed(&'static str),
     /// Anything but a whole number of milliseconds.
     #[error("`{0}` is not a whole number of milliseconds")]
     NotWholeMillis(String),

@@ -267,8 +267,8 @@ pub(crate) fn for_each_cut(
         .map_err(|source| reading(what, name, Format::Plain, source))?;
     let format = Format::of_bytes(&first);
     format.supported(name)?;
-    if is_utf16(&first) {
-        return Err(Problem::Utf16.of_whole(what, name));
+    if let Some(problem) = unread(&first) {
+        return Err(problem.of_whole(what, name));
     }
     let promised = Format::of_name(name);
     if format == Format::Plain
@@ -338,17 +338,24 @@ pub fn cut_warning(path: &Path) -> Option<String> {
     })
 }
 
-/// Whether a text that begins with these bytes is UTF-16, by its byte-order mark. No reader takes it.
-fn is_utf16(first: &[u8]) -> bool {
-    matches!(first, [0xff, 0xfe, ..] | [0xfe, 0xff, ..])
+/// The problem of a file that begins with these bytes, if no reader takes it: UTF-16 (by its
+/// byte-order mark), or what other programs compressed.
+fn unread(first: &[u8]) -> Option<Problem> {
+    match first {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some(Problem::Utf16),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Problem::Packed("zstd")),
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Problem::Packed("bzip2")),
+        [b'P', b'K', 3, 4, ..] => Some(Problem::Packed("zip")),
+        _ => None,
+    }
 }
 
-/// The last byte of the text of the file at `path`; none if it is empty, UTF-16, or larger than is unpacked.
+/// The last byte of the text of the file at `path`; none if it is empty, not read, or larger than is unpacked.
 fn last_byte(path: &Path) -> io::Result<Option<u8>> {
     let mut file = files::open(path)?;
     let mut first = Vec::with_capacity(6);
     file.by_ref().take(6).read_to_end(&mut first)?;
-    if is_utf16(&first) {
+    if unread(&first).is_some() {
         return Ok(None);
     }
     if let (Format::Plain, Opened::File(file)) = (Format::of_bytes(&first), &mut file) {
@@ -374,10 +381,16 @@ fn last_byte(path: &Path) -> io::Result<Option<u8>> {
 /// xz. Nothing is unpacked beforehand, so a file that expands without end takes no room.
 ///
 /// # Errors
-/// If `stored` cannot be read, or is compressed in a way that this build does not know. Reading tells damage.
+/// If `stored` cannot be read, is UTF-16, or is compressed in a way that this build does not know. Reading tells damage.
 pub fn decompressed<'a>(mut stored: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let mut first = Vec::with_capacity(6);
     stored.by_ref().take(6).read_to_end(&mut first)?;
+    if let Some(problem) = unread(&first) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            problem.to_string(),
+        ));
+    }
     let format = Format::of_bytes(&first);
     format.supported("").map_err(io::Error::other)?;
     let whole = BufReader::with_capacity(1 << 16, io::Cursor::new(first).chain(stored));

@@ -83,9 +83,13 @@ impl Checker<'_> {
             kind => kind.as_str().into_iter().collect(),
         };
         if !(kinds.iter().any(|kind| is(kind, value)) && in_range(rule, value)) {
+            let number = match (kinds[0], value) {
+                ("number", Value::String(_) | Value::Bool(_)) => "a number ",
+                _ => "",
+            };
             return Err(FieldError::Value {
                 field: if name.is_empty() { "all of it" } else { name }.to_owned(),
-                expected: words(rule, kinds[0]).into(),
+                expected: format!("{number}{}", words(rule, kinds[0])).into(),
                 value: match value {
                     Value::Array(items) if kinds.contains(&"array") => items.len().to_string(),
                     Value::Array(_) => "a list".to_owned(),
@@ -175,8 +179,11 @@ fn words(rule: &Value, kind: &str) -> String {
         let values: Vec<String> = values.iter().map(Value::to_string).collect();
         return values.join(" or ");
     }
-    let bound = |key: &str| {
-        rule[key].as_f64().map(|bound| bound.to_string()) // 100000, not 100000.0
+    let bound = |key: &str| match &rule[key] {
+        // 100000, not 100000.0
+        Value::Number(bound) if bound.is_f64() => bound.as_f64().map(|bound| bound.to_string()),
+        Value::Number(bound) => Some(bound.to_string()),
+        _ => None,
     };
     let (what, least, most) = match kind {
         "integer" => ("a whole number ", "minimum", "maximum"),

@@ -444,6 +444,12 @@ fn a_line_for_each_event_makes_the_report_of_one_object() {
         .expect_err("it failed")
         .to_string();
     assert_eq!(error, "`f`: iperf3 failed: unable to connect");
+    let test = bidirectional("TCP").to_string();
+    let error = iperf3::analyze("f", format!("{test}\n{test}\n").as_bytes())
+        .map(drop)
+        .expect_err("it holds two")
+        .to_string();
+    assert!(error.contains("it holds several tests"), "{error}");
 }
 
 #[test]
