@@ -183,10 +183,10 @@ impl FlowReport {
 }
 
 /// An interface of the file, and the kernel's index where the link header names it.
-type Place = (usize, Option<u32>);
+type CaptureInterface = (usize, Option<u32>);
 
 /// A connection at one interface: its ends, the lower address first.
-type Key = (Place, bool, [SocketAddr; 2]);
+type Key = (CaptureInterface, bool, [SocketAddr; 2]);
 
 /// Packets that passed lately: digest and time, by digest. Later ones replace those of the same
 /// slot.

@@ -18,7 +18,7 @@ use crate::write::{Packet, Writer};
 pub const MOST_WAITING: usize = 1 << 20;
 
 /// The place of a packet in the file: its time, and its number among those of that time.
-type Place = (Time, u64);
+type PacketOrder = (Time, u64);
 
 /// A packet that waits to be written.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Waiting {
 /// A packet between its entry and its departure.
 #[derive(Debug)]
 struct Inside {
-    place: Place,
+    place: PacketOrder,
     /// The interface by which it leaves.
     leaves_by: u32,
 }
@@ -46,10 +46,10 @@ pub struct Recorder<W: Write> {
     /// How long after its time an event may be reported.
     lateness: Duration,
     count: u64,
-    waiting: BTreeMap<Place, Waiting>,
+    waiting: BTreeMap<PacketOrder, Waiting>,
     /// By the number that the caller gave them.
     inside: BTreeMap<u64, Inside>,
-    entries: BTreeSet<Place>,
+    entries: BTreeSet<PacketOrder>,
     /// The first error, after which nothing more is written.
     failed: Option<io::Error>,
 }
@@ -160,7 +160,7 @@ impl<W: Write> Recorder<W> {
         head: &[u8],
         length: Bytes,
         comment: Cow<'static, str>,
-    ) -> Place {
+    ) -> PacketOrder {
         let place = (now, self.count);
         self.count += 1;
         if self.failed.is_some() {

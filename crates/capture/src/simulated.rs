@@ -57,7 +57,7 @@ static ZEROS: [u8; 65_536] = [0; 65_536];
 #[derive(Debug)]
 pub struct Capture<W: Write> {
     recorder: Recorder<W>,
-    connections: Vec<Connection>,
+    connections: Vec<SimulatedConnection>,
 }
 
 impl<W: Write> Capture<W> {
@@ -77,13 +77,14 @@ impl<W: Write + Send + std::fmt::Debug> Tap for Capture<W> {
     fn on_entered(&mut self, now: Time, size: Bytes, packet: &DataPacket) {
         let flow = packet.flow as usize;
         if self.connections.len() <= flow {
-            self.connections.resize_with(flow + 1, Connection::default);
+            self.connections
+                .resize_with(flow + 1, SimulatedConnection::default);
         }
         let connection = &mut self.connections[flow];
         if connection.number != packet.connection {
-            *connection = Connection {
+            *connection = SimulatedConnection {
                 number: packet.connection,
-                ..Connection::default()
+                ..SimulatedConnection::default()
             };
         }
         let payload = size.get().saturating_sub(HEADERS);
@@ -183,7 +184,7 @@ struct Piece {
 
 /// A packet that has left.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SimulatedPacket {
     number: u64,
     sequence: (u64, u64),
     acknowledged: bool,
@@ -191,14 +192,14 @@ struct Sent {
 
 /// One connection, as its sender knows it.
 #[derive(Debug)]
-struct Connection {
+struct SimulatedConnection {
     number: u32,
     /// The next piece of new data: offset and sequence number.
     next: Piece,
     /// Pieces of which some may be sent again, ascending.
     pieces: VecDeque<Piece>,
     /// Packets, ascending by number, from the first whose data may not have arrived.
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SimulatedPacket>,
     /// All data before this sequence number has been acknowledged.
     in_order: u64,
     /// Acknowledged data behind it: the first sequence number, and the one behind the last.
@@ -206,9 +207,9 @@ struct Connection {
     marks: u32,
 }
 
-impl Default for Connection {
+impl Default for SimulatedConnection {
     fn default() -> Self {
-        Connection {
+        SimulatedConnection {
             number: 0,
             next: Piece {
                 start: 0,
@@ -223,7 +224,7 @@ impl Default for Connection {
     }
 }
 
-impl Connection {
+impl SimulatedConnection {
     fn port(&self) -> u16 {
         let ports = u32::from(u16::MAX - FIRST_PORT) + 1;
         FIRST_PORT + (self.number % ports) as u16
@@ -257,7 +258,7 @@ impl Connection {
                 sequence: (self.in_order.saturating_sub(payload), self.in_order),
             })
         };
-        self.sent.push_back(Sent {
+        self.sent.push_back(SimulatedPacket {
             number,
             sequence: piece.sequence,
             acknowledged: false,

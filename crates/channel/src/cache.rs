@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use verus_core::units::Duration;
 
 use crate::error::Error;
-use crate::generate::Channel;
+use crate::generate::BuiltInChannel;
 use crate::lines;
 use crate::trace::Trace;
 
@@ -53,9 +53,14 @@ impl Cache {
         }
     }
 
-    /// The built-in `channel` as a trace, as [`Channel::trace`] makes it. Of threads that ask for the same one at the same
+    /// The built-in `channel` as a trace, as [`BuiltInChannel::trace`] makes it. Of threads that ask for the same one at the same
     /// time, one makes it and the others wait.
-    pub(crate) fn trace(&self, channel: &Channel, seed: u64, duration: Duration) -> Arc<Trace> {
+    pub(crate) fn trace(
+        &self,
+        channel: &BuiltInChannel,
+        seed: u64,
+        duration: Duration,
+    ) -> Arc<Trace> {
         let key = Key::Made(channel.name, seed, duration);
         let made = self.entry(key.clone());
         let trace = made.get_or_init(|| Arc::new(channel.trace(seed, duration)));

@@ -109,21 +109,21 @@ pub struct Model {
 
 /// One built-in channel.
 #[derive(Clone, Copy, Debug)]
-pub struct Channel {
+pub struct BuiltInChannel {
     /// Place, movement, technology and direction seen from the phone: `city-driving-lte-down`.
     pub name: &'static str,
     /// Its parameters.
     pub model: Model,
     /// The recording that this channel as a whole is fitted to, if any. The other channels join the
     /// slow part of one recording with the fast part of another.
-    pub recording: Option<&'static Recording>,
+    pub recording: Option<&'static FittedRecording>,
     /// The recordings it is calibrated on, and why.
     pub basis: &'static str,
 }
 
 /// A recording that a channel is fitted to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Recording {
+pub struct FittedRecording {
     /// Folder and file, as `verus trace fetch` knows it.
     pub name: &'static str,
     /// Its length in seconds.
@@ -146,13 +146,13 @@ pub struct Figures {
     pub outages_per_min: f64,
 }
 
-/// One channel beside its recording. [`Channel::calibration`] makes it.
+/// One channel beside its recording. [`BuiltInChannel::calibration`] makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CalibrationRow {
     /// The channel.
     pub name: &'static str,
     /// The recording that it is fitted to; `None` for a channel joined from parts of two.
-    pub recording: Option<Recording>,
+    pub recording: Option<FittedRecording>,
     /// Means over the generated pieces.
     pub generated: Figures,
     /// Standard deviations over the generated pieces: how far one recording may lie from the mean.
@@ -165,11 +165,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The built-in channel called `name`.
-pub fn describe(name: &str) -> Option<&'static Channel> {
+pub fn describe(name: &str) -> Option<&'static BuiltInChannel> {
     CHANNELS.iter().find(|c| c.name == name)
 }
 
-impl Channel {
+impl BuiltInChannel {
     /// The channel's opportunities from millisecond zero on, without end.
     pub fn opportunities(&self, seed: u64) -> Opportunities {
         // Each channel has its own streams: the two directions of one run are independent, and

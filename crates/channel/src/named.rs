@@ -27,7 +27,7 @@ pub enum Named {
     /// A constant rate.
     Rate(Rate),
     /// A synthetic channel.
-    BuiltIn(&'static generate::Channel),
+    BuiltIn(&'static generate::BuiltInChannel),
     /// A public recording.
     Recording {
         /// The recording.

@@ -101,13 +101,13 @@ pub const FIELDS: &[Field] = fields! {
 };
 
 /// Where the value of a field stands.
-trait Place {
+trait FieldValue {
     fn get(&self) -> Option<Setting>;
     fn set(&mut self, name: &str, text: &str, change: Option<Change>) -> Result<(), SpecError>;
 }
 
 /// A probability. Only a change may lose all packets.
-impl Place for f64 {
+impl FieldValue for f64 {
     fn get(&self) -> Option<Setting> {
         Some(Setting::Number(*self))
     }
@@ -122,7 +122,7 @@ impl Place for f64 {
     }
 }
 
-impl Place for Option<PathBuf> {
+impl FieldValue for Option<PathBuf> {
     fn get(&self) -> Option<Setting> {
         let path = self.as_ref()?;
         Some(Setting::Text(path.display().to_string()))
@@ -136,7 +136,7 @@ impl Place for Option<PathBuf> {
 
 macro_rules! texts {
     ($($config:ty),+) => {
-        $(impl Place for $config {
+        $(impl FieldValue for $config {
             fn get(&self) -> Option<Setting> {
                 Some(Setting::Text(self.to_string()))
             }
@@ -156,7 +156,7 @@ texts!(
     ReorderConfig
 );
 
-impl<T: Place + Copy> Place for Schedule<T> {
+impl<T: FieldValue + Copy> FieldValue for Schedule<T> {
     fn get(&self) -> Option<Setting> {
         self.steps()[0].1.get()
     }

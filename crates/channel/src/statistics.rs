@@ -197,7 +197,7 @@ impl Statistics {
 
 /// How often bursts of each size and gaps of each length occur, for drawing their distributions (Verus Fig. 2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Bursts {
+pub struct BurstHistograms {
     /// Histogram of the bytes carried in a delivering millisecond, ascending: the bytes, and the number of
     /// milliseconds.
     pub burst_bytes: Vec<(u64, u64)>,
@@ -206,7 +206,7 @@ pub struct Bursts {
     pub gap_ms: Vec<(u64, u64)>,
 }
 
-impl Bursts {
+impl BurstHistograms {
     /// Bursts and gaps of opportunities at `times_ms` (milliseconds, never decreasing), each of `opportunity`
     /// bytes.
     pub fn of(times_ms: impl IntoIterator<Item = u64>, opportunity: Bytes) -> Self {
@@ -227,7 +227,7 @@ impl Bursts {
             bursts.add(size);
         }
         let bytes = |(count, times)| (count * opportunity.get(), times);
-        Bursts {
+        BurstHistograms {
             burst_bytes: bursts.iter().map(bytes).collect(),
             gap_ms: gaps.iter().collect(),
         }
@@ -486,10 +486,13 @@ mod tests {
 
     #[test]
     fn bursts_and_gaps_are_counted_by_their_length() {
-        let bursts = Bursts::of([0, 0, 3, 5, 5, 8], Bytes::new(1500));
+        let bursts = BurstHistograms::of([0, 0, 3, 5, 5, 8], Bytes::new(1500));
         assert_eq!(bursts.burst_bytes, [(1500, 2), (3000, 2)]);
         assert_eq!(bursts.gap_ms, [(2, 1), (3, 2)]);
-        assert_eq!(Bursts::of([], Bytes::new(1500)), Bursts::default());
+        assert_eq!(
+            BurstHistograms::of([], Bytes::new(1500)),
+            BurstHistograms::default()
+        );
     }
 
     #[test]

@@ -33,7 +33,7 @@ use verus_measure::{EndMetrics, rate_series};
 use verus_senders::{External, LinuxTcp, Program, Scheme};
 use verus_sim::{ChannelInfo, Paths, Scenario};
 
-use self::flow::{Flow, Logs, Outcome, Received};
+use self::flow::{Flow, LogSettings, Outcome, Received};
 use self::stage::Stage;
 use crate::failure::Failure;
 use crate::guest;
@@ -76,11 +76,11 @@ const RECEIVERS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Job {
+struct EmulationJob {
     scenario: Scenario,
     transport: Transport,
     #[serde(default)]
-    qlog: Option<Logs>,
+    qlog: Option<LogSettings>,
     /// Whether the results have the fate of each packet at the bottleneck.
     #[serde(default)]
     packets: bool,
@@ -104,13 +104,13 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let kernel = args.on_virtual_time.then(guest::Kernel::find).transpose()?;
     if args.check {
         let mut refusals = Vec::new();
-        for job in serde_json::Deserializer::from_str(&text).into_iter::<Job>() {
+        for job in serde_json::Deserializer::from_str(&text).into_iter::<EmulationJob>() {
             let parts = job.map_err(not_a_run)?.parts(kernel.as_ref());
             refusals.push(parts.err().map(Failure::into_message));
         }
         return ui.json(&refusals);
     }
-    let job: Job = serde_json::from_str(&text).map_err(not_a_run)?;
+    let job: EmulationJob = serde_json::from_str(&text).map_err(not_a_run)?;
     let (mut flows, paths) = job.parts(kernel.as_ref())?;
     if let Some(kernel) = &kernel {
         // Ends with the lab, which may be killed.
@@ -154,7 +154,7 @@ fn hold(flows: &mut [Kind]) -> Result<Vec<verus_kernel::Held>, Failure> {
     Ok(loaded)
 }
 
-impl Job {
+impl EmulationJob {
     /// The flows and the path, or an error if they cannot run in real time.
     fn parts(&self, kernel: Option<&guest::Kernel>) -> Result<(Vec<Kind>, Paths), Failure> {
         let flows = self.flows(kernel)?;
@@ -268,7 +268,7 @@ fn congestion_controls() -> Vec<String> {
     list.split_whitespace().map(str::to_owned).collect()
 }
 
-fn emulate(job: &Job, paths: Paths, kinds: &[Kind]) -> Result<Value, Failure> {
+fn emulate(job: &EmulationJob, paths: Paths, kinds: &[Kind]) -> Result<Value, Failure> {
     let scenario = &job.scenario;
     let cannot = |error: io::Error| privilege::explain("an emulated link", &error);
     let failed = |error: io::Error| Failure::run(format_args!("the emulated link: {error}"));
@@ -414,7 +414,7 @@ fn results(
     scenario: &Scenario,
     paths: &Paths,
     emulator: &Emulator,
-    watch: stage::Watch,
+    watch: stage::FlowWatch,
     outcomes: &[Outcome],
     drops: u64,
 ) -> Value {
@@ -424,7 +424,7 @@ fn results(
             .capacity(verus_emu::emulator::Way::Forth, from, to)
             .unwrap_or(Bytes::ZERO)
     };
-    let stage::Watch {
+    let stage::FlowWatch {
         mut meter, packets, ..
     } = watch;
     for (index, (outcome, flow)) in outcomes.iter().zip(&scenario.flows).enumerate() {

@@ -38,7 +38,7 @@ impl Line {
 
 /// Standard output of a server that must not wait for it.
 #[derive(Debug)]
-pub struct Log {
+pub struct ServerLog {
     json: bool,
     quiet: bool,
     lines: SyncSender<Line>,
@@ -49,7 +49,7 @@ pub struct Log {
     thread: JoinHandle<()>,
 }
 
-impl Log {
+impl ServerLog {
     /// A log that writes through `ui`: lines for people, or `json` for programs.
     pub fn new(ui: Ui, json: bool) -> Result<Self, Failure> {
         let (lines, waiting) = sync_channel::<Line>(MOST_WAITING);
@@ -74,7 +74,7 @@ impl Log {
                 }
             })
         };
-        Ok(Log {
+        Ok(ServerLog {
             json,
             quiet: ui.is_quiet(),
             lines,
@@ -106,7 +106,7 @@ impl Log {
 
     /// Gives the last lines a moment to be written.
     pub fn finish(self) -> Result<(), Failure> {
-        let Log {
+        let ServerLog {
             lines,
             failed,
             done,

@@ -26,7 +26,7 @@ const QUANTILES: [(f64, &str); 2] = [(0.5, "0.5"), (0.95, "0.95")];
 
 /// Measurements of one running flow. None: not known of this flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Flow {
+pub struct FlowMetrics {
     /// The congestion window.
     pub window_bytes: Option<f64>,
     /// The smoothed round trip.
@@ -41,7 +41,7 @@ pub struct Flow {
     pub lost_ratio: Option<f64>,
 }
 
-impl Flow {
+impl FlowMetrics {
     /// The measurements of a flow whose controller is in this process. `probe` records the
     /// controller's estimates.
     pub fn of(
@@ -50,11 +50,11 @@ impl Flow {
         probe: impl FnOnce(&mut dyn FnMut(&'static str, f64)),
     ) -> Self {
         let has_samples = rtt.least.is_some();
-        let mut flow = Flow {
+        let mut flow = FlowMetrics {
             window_bytes: Some(window.as_f64()),
             round_trip_s: has_samples.then(|| rtt.smoothed.as_secs_f64()),
             queueing_delay_s: rtt.least.map(|least| (rtt.smoothed - least).as_secs_f64()),
-            ..Flow::default()
+            ..FlowMetrics::default()
         };
         probe(&mut |name, value| match name {
             "queue_ms" if has_samples => flow.queueing_delay_s = Some(value / 1e3),
@@ -66,7 +66,7 @@ impl Flow {
 
     /// The same with the share of lost packets.
     pub fn with_lost(self, lost: u64, sent: u64) -> Self {
-        Flow {
+        FlowMetrics {
             lost_ratio: (sent > 0).then(|| lost as f64 / sent as f64),
             ..self
         }
@@ -96,8 +96,8 @@ pub struct Traffic {
 /// The flows of one sender. None: not counted.
 #[derive(Clone, Debug, Default)]
 struct Group {
-    flows: Vec<Flow>,
-    estimates: Vec<Flow>,
+    flows: Vec<FlowMetrics>,
+    estimates: Vec<FlowMetrics>,
     begun: Option<u64>,
     traffic: Option<Traffic>,
 }
@@ -117,12 +117,12 @@ impl BySender {
     }
 
     /// Adds a running flow.
-    pub fn add(&mut self, sender: &str, flow: Flow) {
+    pub fn add(&mut self, sender: &str, flow: FlowMetrics) {
         self.group(sender).flows.push(flow);
     }
 
     /// Adds what the sender estimates of a running flow, which is added by itself.
-    pub fn add_estimates(&mut self, sender: &str, estimates: Flow) {
+    pub fn add_estimates(&mut self, sender: &str, estimates: FlowMetrics) {
         self.group(sender).estimates.push(estimates);
     }
 
@@ -154,7 +154,7 @@ struct Quantity {
     name: &'static str,
     unit: Unit,
     help: &'static str,
-    of: fn(&Flow) -> Option<f64>,
+    of: fn(&FlowMetrics) -> Option<f64>,
 }
 
 /// The quantities of running flows.
@@ -308,10 +308,10 @@ impl Collector for BySender {
 mod tests {
     use super::*;
 
-    fn flow(round_trip_ms: f64) -> Flow {
-        Flow {
+    fn flow(round_trip_ms: f64) -> FlowMetrics {
+        FlowMetrics {
             round_trip_s: Some(round_trip_ms / 1e3),
-            ..Flow::default()
+            ..FlowMetrics::default()
         }
     }
 

@@ -31,12 +31,12 @@ use verus_transfer::traffic::Traffic;
 use verus_transfer::{DEFAULT_PORT, Event, Limits, Server, ServerConfig, bind};
 
 use self::audit::Audit;
-use self::privilege::Standing;
+use self::privilege::ServerUser;
 use self::sandbox::Confined;
 use self::used::Used;
 use crate::failure::Failure;
 use crate::files::{self, HomeOwner};
-use crate::log::Log;
+use crate::log::ServerLog;
 use crate::metrics::{self, BySender, RoundTrips, address};
 use crate::ui::Ui;
 
@@ -151,7 +151,7 @@ fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
             let (watch, sender) = (server.watch(), args.common.scheme.text().to_owned());
             listener.start(move || measured(&watch.traffic(), &sender))?;
         }
-        let log = Log::new(*ui, args.json)?;
+        let log = ServerLog::new(*ui, args.json)?;
         let mut tell = |event: &Event| {
             let report = tell::report(event);
             if let Some(audit) = audit.as_mut().filter(|_| report.account) {
@@ -214,7 +214,7 @@ struct Start {
     fingerprint: Fingerprint,
     /// Number of known clients; none if anybody is served.
     clients: Option<usize>,
-    standing: Standing,
+    server_user: ServerUser,
     confined: Confined,
     metrics_url: Option<String>,
 }
@@ -232,8 +232,8 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
         };
         Failure::usage(format_args!("cannot serve `{}`: {why}", path.display()))
     })?;
-    let standing = privilege::choose(args.user.as_deref(), &folder, path)?;
-    let home = args.common.folder(standing.home())?;
+    let server_user = privilege::choose(args.user.as_deref(), &folder, path)?;
+    let home = args.common.folder(server_user.home())?;
     let socket = listen(args)?;
     // Landlock later forbids listening.
     let metrics = args.metrics.listen()?;
@@ -241,9 +241,9 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     let mut reserved = reserved(args)?;
     // A token of root's, which another user may not read.
     let early = args.token_file.as_deref().map(Token::read);
-    standing.assume()?;
+    server_user.assume()?;
 
-    let unusable = |error: SecretError| match (standing.home(), standing.shown()) {
+    let unusable = |error: SecretError| match (server_user.home(), server_user.shown()) {
         (HomeOwner::Of(_) | HomeOwner::Nobodys, Some(user)) => Failure::usage(format_args!(
             "{error}; the server runs as {user}, whose the folder of keys and tokens must be: --config names another one"
         )),
@@ -280,7 +280,7 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
         let access = Access::kept_in(home, explicit_token).map_err(unusable)?;
         (access, used, confined)
     };
-    if standing.must_be_confined() && confined == Confined::NotOffered {
+    if server_user.must_be_confined() && confined == Confined::NotOffered {
         return Err(Failure::usage(format_args!(
             "`{}` belongs to root, and this system offers no Landlock to confine root by; say as whom to serve it: \
              --user NAME, or --user root",
@@ -292,7 +292,7 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
         home: home_path,
         fingerprint,
         clients: access.clients(),
-        standing,
+        server_user,
         confined,
         metrics_url: metrics.as_ref().map(address::Listener::url),
     };
@@ -359,7 +359,7 @@ impl Start {
             Some(path) => Some(path.clone()),
             None => Some(self.home.join(TOKEN_FILE)).filter(|path| path.exists()),
         };
-        let user = self.standing.shown();
+        let user = self.server_user.shown();
         if args.json {
             return ui.json(&json!({
                 "event": "listening", "address": local.to_string(), "fingerprint": self.fingerprint.to_string(),
@@ -417,7 +417,7 @@ fn measured(traffic: &Traffic, sender: &str) -> BySender {
             least: snapshot.min_rtt,
         };
         let probe = |record: &mut dyn FnMut(&'static str, f64)| connection.view.probe(record);
-        let flow = metrics::Flow::of(rtt, snapshot.window, probe);
+        let flow = metrics::FlowMetrics::of(rtt, snapshot.window, probe);
         all.add(sender, flow.with_lost(connection.lost, connection.packets));
     }
     all.begun(sender, traffic.connections);

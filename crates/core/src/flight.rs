@@ -65,7 +65,7 @@ struct Slot {
     data_len: u32,
     /// In µs.
     sending: u32,
-    state: State,
+    state: PacketState,
     app_limited: bool,
 }
 
@@ -83,7 +83,7 @@ impl Slot {
             size: small(packet.size.get()),
             data_len: small(data.len),
             sending: small(packet.sending.as_micros()),
-            state: State::InFlight,
+            state: PacketState::InFlight,
             app_limited: packet.app_limited,
         }
     }
@@ -116,7 +116,7 @@ impl Slot {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PacketState {
     InFlight,
     Lost,
     /// Presumed lost by a timeout, and not overtaken by a later packet since.
@@ -364,7 +364,7 @@ impl Ledger {
     /// Forgets lost packets that are older than everything in flight.
     #[cold]
     fn make_room(&mut self) {
-        while self.slots.len() >= MOST_SLOTS && self.slots[0].state != State::InFlight {
+        while self.slots.len() >= MOST_SLOTS && self.slots[0].state != PacketState::InFlight {
             self.lost.remove(self.base);
             self.slots.pop_front();
             self.base += 1;
@@ -387,7 +387,7 @@ impl Ledger {
             app_limited: false,
         };
         let mut slot = Slot::new(&nothing, DataRange::default());
-        slot.state = State::Done;
+        slot.state = PacketState::Done;
         self.push(slot);
         number
     }
@@ -461,10 +461,10 @@ impl Ledger {
         self.loss_deadline = None;
         let from = self.largest_acked.map_or(0, |largest| largest + 1);
         for at in 0..self.slots.len() {
-            if self.slots[at].state == State::InFlight {
+            if self.slots[at].state == PacketState::InFlight {
                 self.lose(at, now, out);
                 if self.base + at as u64 >= from {
-                    self.slots[at].state = State::Presumed;
+                    self.slots[at].state = PacketState::Presumed;
                 } else {
                     self.lost.insert(self.base + at as u64);
                 }
@@ -477,8 +477,8 @@ impl Ledger {
     #[cold]
     fn revive(&mut self, out: &mut Revealed) {
         for slot in &mut self.slots {
-            if slot.state == State::Presumed {
-                slot.state = State::InFlight;
+            if slot.state == PacketState::Presumed {
+                slot.state = PacketState::InFlight;
                 slot.deadline = Time::MAX;
                 self.in_flight += slot.size();
                 self.in_flight_packets += 1;
@@ -494,7 +494,7 @@ impl Ledger {
             .slots
             .iter()
             .rev()
-            .find(|slot| slot.state == State::InFlight)?;
+            .find(|slot| slot.state == PacketState::InFlight)?;
         Some(tail.data())
     }
 
@@ -572,7 +572,7 @@ impl Ledger {
 
     #[inline]
     fn arrived(&mut self, now: Time, number: u64, report: &Report<'_>, out: &mut Revealed) {
-        if self.slot(number).state == State::InFlight {
+        if self.slot(number).state == PacketState::InFlight {
             self.deliver(now, number, report, out);
         } else {
             self.arrived_after_all(now, number, report, out);
@@ -588,12 +588,12 @@ impl Ledger {
         out: &mut Revealed,
     ) {
         match self.slot(number).state {
-            State::Lost => self.recover(now, number, report, out),
-            State::Presumed => {
+            PacketState::Lost => self.recover(now, number, report, out),
+            PacketState::Presumed => {
                 self.recover(now, number, report, out);
                 self.revive(out);
             }
-            State::InFlight | State::Done => {}
+            PacketState::InFlight | PacketState::Done => {}
         }
     }
 
@@ -609,25 +609,25 @@ impl Ledger {
         };
         let slot = self.slot_mut(number);
         match slot.state {
-            State::InFlight => {
+            PacketState::InFlight => {
                 self.missing.insert(number);
                 if let Some(deadline) = deadline {
                     self.slot_mut(number).deadline = deadline;
                     self.timers.insert((deadline, number));
                 }
             }
-            State::Lost | State::Presumed => {
-                slot.state = State::Lost;
+            PacketState::Lost | PacketState::Presumed => {
+                slot.state = PacketState::Lost;
                 self.lost.insert(number);
             }
-            State::Done => {}
+            PacketState::Done => {}
         }
     }
 
     #[inline]
     fn deliver(&mut self, now: Time, number: u64, report: &Report<'_>, out: &mut Revealed) {
         let slot = self.slot_mut(number);
-        slot.state = State::Done;
+        slot.state = PacketState::Done;
         let size = slot.size();
         self.in_flight -= size;
         self.in_flight_packets -= 1;
@@ -638,7 +638,7 @@ impl Ledger {
     #[cold]
     fn recover(&mut self, now: Time, number: u64, report: &Report<'_>, out: &mut Revealed) {
         let slot = self.slot_mut(number);
-        slot.state = State::Done;
+        slot.state = PacketState::Done;
         let data = slot.data();
         let acked = self.sample(now, number, report);
         out.recovered.push(acked);
@@ -756,7 +756,7 @@ impl Ledger {
 
     fn lose(&mut self, index: usize, now: Time, out: &mut Revealed) {
         let slot = &mut self.slots[index];
-        slot.state = State::Lost;
+        slot.state = PacketState::Lost;
         slot.deadline = now;
         out.lost.push(slot.packet(self.base + index as u64));
         out.lost_data.push(slot.data());
@@ -773,7 +773,7 @@ impl Ledger {
         while self
             .slots
             .front()
-            .is_some_and(|slot| slot.state == State::Done)
+            .is_some_and(|slot| slot.state == PacketState::Done)
         {
             self.slots.pop_front();
             self.base += 1;
@@ -790,7 +790,7 @@ impl Ledger {
                 self.lost.kept_until = since + FORGET_AFTER;
                 return;
             }
-            slot.state = State::Done;
+            slot.state = PacketState::Done;
             self.lost.remove(number);
         }
         self.lost.kept_until = Time::MAX;
@@ -1229,7 +1229,7 @@ mod tests {
                 prop_assert_eq!(ledger.next_number, acked + lost + ledger.in_flight_packets());
                 prop_assert_eq!(ledger.in_flight(), SIZE * ledger.in_flight_packets());
                 let sum: Bytes = ledger.slots.iter()
-                    .filter(|slot| slot.state == State::InFlight).map(|slot| slot.size()).sum();
+                    .filter(|slot| slot.state == PacketState::InFlight).map(|slot| slot.size()).sum();
                 prop_assert_eq!(ledger.in_flight(), sum);
                 prop_assert_eq!(ledger.delivered(), SIZE * (acked + recovered));
             }

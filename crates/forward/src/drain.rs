@@ -39,7 +39,7 @@ const LONGER: u64 = 2;
 const CONSTANT_RANGE: (u64, u64) = (2, 3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum DrainPhase {
     Law,
     /// A full drain, with its start. The window is a small share of r D until the path is empty,
     /// for at most [`ROUNDS`].
@@ -91,7 +91,7 @@ pub(super) struct Drains {
     /// When the queue became long: above 1.5 times the target, or as `stands` says; `None` while it
     /// is neither.
     high_since: Option<Time>,
-    phase: Phase,
+    phase: DrainPhase,
     /// Whether this is the drain that ends slow start. It lasts its full time even if the queue
     /// seems empty, since D may still include a queue.
     first: bool,
@@ -118,7 +118,7 @@ impl Drains {
             empty_at: now,
             quiet_since: feedback_time,
             high_since: None,
-            phase: Phase::Law,
+            phase: DrainPhase::Law,
             first: false,
             base_confirmed: false,
             stands: false,
@@ -136,21 +136,21 @@ impl Drains {
 
     /// Whether a drain is under way.
     pub(super) fn draining(&self) -> bool {
-        self.phase != Phase::Law
+        self.phase != DrainPhase::Law
     }
 
     /// The phase in terms of the law.
     pub(super) fn phase(&self) -> law::Phase {
         match self.phase {
-            Phase::Law => law::Phase::Law,
-            Phase::Full(_) => law::Phase::Drain,
-            Phase::Short(_) => law::Phase::ShortDrain,
+            DrainPhase::Law => law::Phase::Law,
+            DrainPhase::Full(_) => law::Phase::Drain,
+            DrainPhase::Short(_) => law::Phase::ShortDrain,
         }
     }
 
     /// Begins the drain that ends slow start.
     pub(super) fn begin_first(&mut self, now: Time) {
-        (self.phase, self.first) = (Phase::Full(now), true);
+        (self.phase, self.first) = (DrainPhase::Full(now), true);
     }
 
     /// Begins or ends a drain, by the standing queue. Returns whether the drain that ended shows that
@@ -171,8 +171,10 @@ impl Drains {
             ..
         } = observation;
         let expired = match self.phase {
-            Phase::Full(since) | Phase::Short(since) => now.since(since) >= smoothed_rtt * ROUNDS,
-            Phase::Law => false,
+            DrainPhase::Full(since) | DrainPhase::Short(since) => {
+                now.since(since) >= smoothed_rtt * ROUNDS
+            }
+            DrainPhase::Law => false,
         };
         // The longest queue that counts as empty: a seventh of the target, and the jitter of links.
         let empty_limit = target / 7 + (steady / JITTER_PART).min(target / 7);
@@ -181,7 +183,7 @@ impl Drains {
                 self.ended = now;
                 self.base_confirmed = base.abs_diff(self.base_before) <= empty_limit;
             }
-            self.phase = Phase::Law;
+            self.phase = DrainPhase::Law;
             (self.empty_at, self.wait, self.high_since, self.first) = (now, SOONEST, None, false);
             (self.quiet_since, self.stands) = (feedback_time, false);
             return false;
@@ -215,9 +217,9 @@ impl Drains {
         }
         let short = allowed.short && self.base_confirmed && !high && queue + target < base / 2;
         self.phase = if short {
-            Phase::Short(now)
+            DrainPhase::Short(now)
         } else {
-            Phase::Full(now)
+            DrainPhase::Full(now)
         };
         (self.queue_before, self.base_before) = (queue, base);
         false
@@ -231,9 +233,9 @@ impl Drains {
         if queue <= self.queue_before {
             self.wait = (self.wait * 2).min(INTERVAL);
         }
-        if matches!(self.phase, Phase::Short(_)) {
+        if matches!(self.phase, DrainPhase::Short(_)) {
             // The short drain was too short for this queue: a full one follows.
-            self.phase = Phase::Full(now);
+            self.phase = DrainPhase::Full(now);
             return false;
         }
         // A drain does not add to the queue: where the delay has grown and is constant, the path has
@@ -244,7 +246,7 @@ impl Drains {
         // and the remaining delay is constant, that delay is the path's.
         let removed_own = self.queue_before.saturating_sub(queue) <= calm_target * 3 / 2;
         let longer = queue > calm_target * LONGER && removed_own && constant;
-        self.phase = Phase::Law;
+        self.phase = DrainPhase::Law;
         !std::mem::take(&mut self.first) && (unmoved || longer)
     }
 }

@@ -183,7 +183,7 @@ pub struct Qlog {
     next_number: u64,
     connection: u64,
     timeouts: u64,
-    reported: Metrics,
+    reported: SenderMetrics,
     phase: Option<Phase>,
     shown: Vec<(&'static str, f64)>,
     show_at: Time,
@@ -285,14 +285,14 @@ struct PacketLost {
 
 /// Quantities that have a value, by name: times in ms, sizes in bytes, the rate in bit/s.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Metrics([(&'static str, Option<Number>); 7]);
+struct SenderMetrics([(&'static str, Option<Number>); 7]);
 
-impl Metrics {
+impl SenderMetrics {
     fn of(controller: &dyn Controller, in_flight: Bytes, rtt: &RttEstimate) -> Self {
         let has_rtt = rtt.least().is_some();
         let ms = |span: Duration| Number::from_f64(span.as_millis_f64()).filter(|_| has_rtt);
         let pacing_rate = controller.pacing_rate().map(|rate| rate.as_bps().into());
-        Metrics([
+        SenderMetrics([
             ("min_rtt", rtt.least().and_then(ms)),
             ("smoothed_rtt", ms(rtt.smoothed())),
             ("latest_rtt", ms(rtt.latest())),
@@ -304,7 +304,7 @@ impl Metrics {
     }
 
     /// The metrics that differ from `before`.
-    fn since(mut self, before: &Metrics) -> Metrics {
+    fn since(mut self, before: &SenderMetrics) -> SenderMetrics {
         for ((_, now), (_, before)) in self.0.iter_mut().zip(&before.0) {
             if now == before {
                 *now = None;
@@ -318,7 +318,7 @@ impl Metrics {
     }
 }
 
-impl Serialize for Metrics {
+impl Serialize for SenderMetrics {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let with_value =
             |(name, value): &(&'static str, Option<Number>)| Some((*name, value.clone()?));
@@ -372,7 +372,7 @@ enum Name {
     PacketSent,
     PacketReceived,
     PacketLost,
-    Metrics,
+    SenderMetrics,
     CongestionState,
     Scenario,
     Warning,
@@ -387,12 +387,12 @@ impl Name {
             (Name::PacketSent, Dialect::Draft) => "quic:packet_sent",
             (Name::PacketReceived, Dialect::Draft) => "quic:packet_received",
             (Name::PacketLost, Dialect::Draft) => "quic:packet_lost",
-            (Name::Metrics, Dialect::Draft) => "quic:recovery_metrics_updated",
+            (Name::SenderMetrics, Dialect::Draft) => "quic:recovery_metrics_updated",
             (Name::CongestionState, Dialect::Draft) => "quic:congestion_state_updated",
             (Name::PacketSent, Dialect::Compatible) => "transport:packet_sent",
             (Name::PacketReceived, Dialect::Compatible) => "transport:packet_received",
             (Name::PacketLost, Dialect::Compatible) => "recovery:packet_lost",
-            (Name::Metrics, Dialect::Compatible) => "recovery:metrics_updated",
+            (Name::SenderMetrics, Dialect::Compatible) => "recovery:metrics_updated",
             (Name::CongestionState, Dialect::Compatible) => "recovery:congestion_state_updated",
             (Name::Scenario, _) => "simulation:scenario",
             (Name::Warning, _) => "loglevel:warning",
@@ -429,7 +429,7 @@ impl Qlog {
             next_number: 0,
             connection: 0,
             timeouts: 0,
-            reported: Metrics::default(),
+            reported: SenderMetrics::default(),
             phase: None,
             shown: Vec::new(),
             show_at: Time::ZERO,
@@ -595,7 +595,7 @@ impl Qlog {
         self.base = self.next_number;
         self.connection += 1;
         self.timeouts = 0;
-        self.reported = Metrics::default();
+        self.reported = SenderMetrics::default();
         let started = ConnectionStarted {
             connection: self.connection,
             first_packet_number: self.base,
@@ -614,11 +614,11 @@ impl Qlog {
         if self.over.is_some() {
             return;
         }
-        let metrics = Metrics::of(controller, in_flight, rtt);
+        let metrics = SenderMetrics::of(controller, in_flight, rtt);
         let news = metrics.clone().since(&self.reported);
         if !news.is_empty() {
             self.reported = metrics;
-            self.event(now, Name::Metrics, &news);
+            self.event(now, Name::SenderMetrics, &news);
         }
         let phase = controller.phase();
         if let Some(new) = phase.filter(|_| phase != self.phase) {

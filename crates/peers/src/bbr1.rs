@@ -325,7 +325,7 @@ impl Bbr1 {
         }
         let limited = delivery.packet.app_limited || delivery.packet.delivered < self.limited_until;
         if self.looks_for_policer {
-            let resumed = self.policer.on_delivery(&policer::Sample {
+            let resumed = self.policer.on_delivery(&policer::PolicerSample {
                 now,
                 delivered: feedback.delivered,
                 lost: self.packet_size * self.losses,

@@ -65,7 +65,7 @@ initial_window_alone!(
 );
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum C4State {
     Initial,
     Recovery,
     Cruising,
@@ -111,7 +111,7 @@ struct Rtt {
 pub struct C4 {
     packet_size: Bytes,
     initial_window_packets: f64,
-    state: State,
+    state: C4State,
     rate: Rate,
     rtt: Option<Rtt>,
     era: Era,
@@ -149,7 +149,7 @@ impl C4 {
         Ok(C4 {
             packet_size: Bytes::new(1500),
             initial_window_packets: config.initial_window_packets,
-            state: State::Initial,
+            state: C4State::Initial,
             rate: Rate::default(),
             rtt: None,
             era: Era::new(0),
@@ -171,14 +171,14 @@ impl C4 {
         })
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter(&mut self, state: C4State) {
         self.state = state;
         self.eras = 0;
         self.alpha = match state {
-            State::Initial => INITIAL_ALPHA,
-            State::Recovery => RECOVERY_ALPHA,
-            State::Cruising => 1.0,
-            State::Pushing => self.push_alpha,
+            C4State::Initial => INITIAL_ALPHA,
+            C4State::Recovery => RECOVERY_ALPHA,
+            C4State::Cruising => 1.0,
+            C4State::Pushing => self.push_alpha,
         };
         self.begin_era();
     }
@@ -192,20 +192,20 @@ impl C4 {
     fn on_signal(&mut self, reduction: f64, packet: u64) {
         match self.state {
             // The signal concerns packets that left before this recovery, which has answered it.
-            State::Recovery => {
+            C4State::Recovery => {
                 self.congested = true;
                 return;
             }
-            State::Initial => {}
-            State::Pushing if packet >= self.era.first => {}
-            State::Cruising | State::Pushing => {
+            C4State::Initial => {}
+            C4State::Pushing if packet >= self.era.first => {}
+            C4State::Cruising | C4State::Pushing => {
                 self.rate = self.rate.mul_f64(1.0 - reduction);
             }
         }
         self.congested = true;
         self.fail_push();
         self.alpha_before = self.alpha;
-        self.enter(State::Recovery);
+        self.enter(C4State::Recovery);
     }
 
     fn fail_push(&mut self) {
@@ -223,7 +223,7 @@ impl C4 {
             });
             return;
         };
-        if self.state == State::Initial && self.eras < INITIAL_DELAY_ERAS {
+        if self.state == C4State::Initial && self.eras < INITIAL_DELAY_ERAS {
             return;
         }
         if let Some(reduction) = signals::delay_reduction(self.rate, nominal, rtt) {
@@ -258,7 +258,7 @@ impl C4 {
         self.learn_rtt();
         self.alpha_before = self.alpha;
         match self.state {
-            State::Initial => {
+            C4State::Initial => {
                 if self.rate > self.era_rate {
                     self.eras = 0;
                 } else if !self.era.limited {
@@ -266,24 +266,24 @@ impl C4 {
                 }
                 if self.eras >= INITIAL_ERAS {
                     self.congested = false;
-                    self.enter(State::Recovery);
+                    self.enter(C4State::Recovery);
                 } else {
                     self.begin_era();
                 }
             }
-            State::Recovery => self.end_recovery(),
-            State::Cruising => {
+            C4State::Recovery => self.end_recovery(),
+            C4State::Cruising => {
                 self.eras += 1;
                 if self.eras >= CRUISING_ERAS && !self.era.limited {
-                    self.enter(State::Pushing);
+                    self.enter(C4State::Pushing);
                 } else {
                     self.begin_era();
                 }
             }
-            State::Pushing => {
+            C4State::Pushing => {
                 self.pushed = Some(self.alpha);
                 self.congested = false;
-                self.enter(State::Recovery);
+                self.enter(C4State::Recovery);
             }
         }
     }
@@ -314,9 +314,9 @@ impl C4 {
         }
         if jitter || self.successes >= PUSHES_TO_INITIAL {
             self.successes = 0;
-            self.enter(State::Initial);
+            self.enter(C4State::Initial);
         } else {
-            self.enter(State::Cruising);
+            self.enter(C4State::Cruising);
         }
     }
 
@@ -359,7 +359,7 @@ impl Controller for C4 {
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         if let Some(delivery) = feedback.delivery() {
             self.silent = false;
-            let recovering = self.state == State::Recovery && self.congested;
+            let recovering = self.state == C4State::Recovery && self.congested;
             if !recovering && delivery.rate > self.rate {
                 self.rate = delivery.rate;
             }
@@ -367,7 +367,7 @@ impl Controller for C4 {
         }
         for packet in feedback.lost {
             self.losses.update(true);
-            let enough = self.state != State::Initial || self.arrived > INITIAL_LOSS_PACKETS;
+            let enough = self.state != C4State::Initial || self.arrived > INITIAL_LOSS_PACKETS;
             if enough && self.losses.is_too_high(self.rate) {
                 self.on_signal(signals::MOST_REDUCTION, packet.number);
             }
@@ -411,9 +411,9 @@ impl Controller for C4 {
     fn phase(&self) -> Option<Phase> {
         Some(match self.state {
             _ if self.silent => Phase::Silent,
-            State::Initial => Phase::SlowStart,
-            State::Recovery => Phase::Recovery,
-            State::Cruising | State::Pushing => Phase::Steady,
+            C4State::Initial => Phase::SlowStart,
+            C4State::Recovery => Phase::Recovery,
+            C4State::Cruising | C4State::Pushing => Phase::Steady,
         })
     }
 
@@ -449,11 +449,11 @@ mod tests {
         let mut path = Path::new(c4());
         for _ in 0..8 {
             era(&mut path, 100, 100);
-            if path.controller.state == State::Cruising {
+            if path.controller.state == C4State::Cruising {
                 break;
             }
         }
-        assert_eq!(path.controller.state, State::Cruising);
+        assert_eq!(path.controller.state, C4State::Cruising);
         path
     }
 
@@ -473,10 +473,10 @@ mod tests {
         let mut path = Path::new(c4());
         era(&mut path, 100, 100);
         for _ in 0..INITIAL_ERAS {
-            assert_eq!(path.controller.state, State::Initial);
+            assert_eq!(path.controller.state, C4State::Initial);
             era(&mut path, 100, 100);
         }
-        assert_eq!(path.controller.state, State::Recovery);
+        assert_eq!(path.controller.state, C4State::Recovery);
         assert_eq!(path.controller.alpha, 15.0 / 16.0);
     }
 
@@ -488,13 +488,13 @@ mod tests {
             era(&mut path, 100, 100);
             phases.push((path.controller.state, path.controller.alpha));
         }
-        let cruise = (State::Cruising, 1.0);
-        let recovery = (State::Recovery, RECOVERY_ALPHA);
+        let cruise = (C4State::Cruising, 1.0);
+        let recovery = (C4State::Recovery, RECOVERY_ALPHA);
         assert_eq!(phases[..3], [cruise; 3]);
-        assert_eq!(phases[3], (State::Pushing, PUSH_ALPHA));
+        assert_eq!(phases[3], (C4State::Pushing, PUSH_ALPHA));
         assert_eq!(phases[4..9], [recovery, cruise, cruise, cruise, cruise]);
         // It brought nothing: the next one is careful.
-        assert_eq!(phases[9], (State::Pushing, CAREFUL_PUSH_ALPHA));
+        assert_eq!(phases[9], (C4State::Pushing, CAREFUL_PUSH_ALPHA));
     }
 
     #[test]
@@ -502,8 +502,8 @@ mod tests {
         let mut path = cruising();
         let mut packets = 100;
         let mut pushes = 0;
-        while path.controller.state != State::Initial && pushes < 10 {
-            if path.controller.state == State::Pushing {
+        while path.controller.state != C4State::Initial && pushes < 10 {
+            if path.controller.state == C4State::Pushing {
                 pushes += 1;
                 packets = packets * 5 / 4;
             }
@@ -521,14 +521,14 @@ mod tests {
         let ratio = path.controller.rate.as_mbps() / before.as_mbps();
         let excess = 1.25 / 7.75;
         assert!((ratio - (1.0 - excess)).abs() < 0.01, "{ratio}");
-        assert_eq!(path.controller.state, State::Recovery);
+        assert_eq!(path.controller.state, C4State::Recovery);
 
         let mut path = cruising();
         path.send(100);
         path.wait_ms(100);
         let numbers = path.in_flight_numbers();
         path.feedback([], numbers[..1].iter().copied(), []);
-        assert_eq!(path.controller.state, State::Recovery);
+        assert_eq!(path.controller.state, C4State::Recovery);
         assert_eq!(path.controller.rate, before.mul_f64(0.75));
     }
 

@@ -53,7 +53,7 @@ initial_window_alone!(
 
 /// α: the share of packets that are marked, once for each round trip.
 #[derive(Clone, Copy, Debug, Default)]
-struct Marks {
+struct MarkedShare {
     alpha: f64,
     /// Whether there has been a mark ever.
     any_mark: bool,
@@ -62,7 +62,7 @@ struct Marks {
     marked: u64,
 }
 
-impl Marks {
+impl MarkedShare {
     /// `packets` packets arrived, `marked` of them with a mark; `rtt` is the smoothed round-trip time.
     fn on_arrivals(&mut self, now: Time, packets: u64, marked: u64, rtt: Duration) {
         self.packets += packets;
@@ -95,7 +95,7 @@ pub struct Prague {
     /// cwnd and ssthresh, in packets.
     window: f64,
     threshold: f64,
-    marks: Marks,
+    marks: MarkedShare,
     smoothed_rtt: Duration,
     /// The time of the last answer to a mark.
     reduced_at: Option<Time>,
@@ -115,7 +115,7 @@ impl Prague {
             packet_size: Bytes::new(1500),
             window: config.initial_window_packets.max(MIN_WINDOW_PACKETS),
             threshold: f64::INFINITY,
-            marks: Marks::default(),
+            marks: MarkedShare::default(),
             smoothed_rtt: Duration::ZERO,
             reduced_at: None,
             losses: Episode::new(Period::Round),
@@ -273,7 +273,7 @@ mod tests {
 
     /// α after round trips of 50 ms, each with its number of packets and of marked ones.
     fn alpha(rounds: &[(u64, u64)]) -> f64 {
-        let mut marks = Marks::default();
+        let mut marks = MarkedShare::default();
         for (round, &(packets, marked)) in rounds.iter().enumerate() {
             let now = Time::from_millis(50 * (round as u64 + 1));
             marks.on_arrivals(now, packets, marked, RTT);
@@ -293,9 +293,9 @@ mod tests {
 
     #[test]
     fn a_share_that_stays_comes_closer_by_a_sixteenth() {
-        let mut marks = Marks {
+        let mut marks = MarkedShare {
             any_mark: true,
-            ..Marks::default()
+            ..MarkedShare::default()
         };
         let mut now = Time::ZERO;
         for wanted in [0.006_25, 0.012_109, 0.017_603] {
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn round_trips_are_no_shorter_than_25_ms() {
-        let mut marks = Marks::default();
+        let mut marks = MarkedShare::default();
         let rtt = Duration::from_millis(10);
         marks.on_arrivals(Time::from_millis(10), 10, 2, rtt);
         assert_eq!(marks.alpha, 0.0, "not over");

@@ -67,7 +67,7 @@ initial_window_alone!(
 );
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+enum VivaceState {
     /// The utility of the last rate that was tried, and whether one is being tried.
     Starting { before: Option<f64>, tries: bool },
     /// The order of each pair, the intervals begun, and the utilities: slower, faster.
@@ -93,7 +93,7 @@ pub struct Vivace {
     random: ChaCha8Rng,
     packet_size: Bytes,
     initial_window_packets: f64,
-    state: State,
+    state: VivaceState,
     intervals: Intervals,
     /// Around which it is probed, Mbit/s.
     mbps: f64,
@@ -117,7 +117,7 @@ impl Vivace {
             random: random::stream(seed, "vivace", 0),
             packet_size: Bytes::new(1500),
             initial_window_packets: config.initial_window_packets,
-            state: State::Starting {
+            state: VivaceState::Starting {
                 before: None,
                 tries: false,
             },
@@ -142,7 +142,7 @@ impl Vivace {
     fn begin_probing(&mut self) {
         let mut up_first = [false; PAIRS];
         up_first.fill_with(|| self.random.random());
-        self.state = State::Probing {
+        self.state = VivaceState::Probing {
             up_first,
             begun: 0,
             utilities: [[None; 2]; PAIRS],
@@ -155,11 +155,11 @@ impl Vivace {
         // A QUIC stack sends its first ten packets at once: that tells nothing of a rate.
         let measured = !self.smoothed_rtt.is_zero();
         match &mut self.state {
-            State::Starting { tries, .. } if !*tries && measured => {
+            VivaceState::Starting { tries, .. } if !*tries && measured => {
                 *tries = true;
                 (Purpose::Start, base)
             }
-            State::Probing {
+            VivaceState::Probing {
                 up_first, begun, ..
             } if *begun < 2 * PAIRS => {
                 let pair = *begun / 2;
@@ -168,7 +168,7 @@ impl Vivace {
                 let sign = if up { 1.0 } else { -1.0 };
                 (Purpose::Probe { pair, up }, base * (1.0 + sign * PROBE))
             }
-            State::Moving { tries, .. } if !*tries => {
+            VivaceState::Moving { tries, .. } if !*tries => {
                 *tries = true;
                 (Purpose::Step, base)
             }
@@ -191,7 +191,7 @@ impl Vivace {
     fn on_outcome(&mut self, outcome: &Outcome) {
         let unknown = outcome.utility.is_nan();
         match (&mut self.state, outcome.purpose) {
-            (State::Starting { before, tries }, Purpose::Start) => {
+            (VivaceState::Starting { before, tries }, Purpose::Start) => {
                 *tries = false;
                 if unknown {
                     return;
@@ -209,7 +209,7 @@ impl Vivace {
                     self.set_base(2.0 * outcome.mbps.min(self.mbps));
                 }
             }
-            (State::Probing { utilities, .. }, Purpose::Probe { pair, up }) => {
+            (VivaceState::Probing { utilities, .. }, Purpose::Probe { pair, up }) => {
                 if unknown {
                     self.begin_probing();
                     return;
@@ -223,7 +223,7 @@ impl Vivace {
                 }
             }
             (
-                &mut State::Moving {
+                &mut VivaceState::Moving {
                     from_mbps,
                     before,
                     steps,
@@ -266,7 +266,7 @@ impl Vivace {
         let (change, is_held) = change(self.mbps, gradient, steps, held);
         let from_mbps = self.mbps;
         self.set_base(from_mbps + change);
-        self.state = State::Moving {
+        self.state = VivaceState::Moving {
             from_mbps,
             before: utility,
             tries: false,
@@ -372,8 +372,8 @@ impl Controller for Vivace {
     fn phase(&self) -> Option<Phase> {
         Some(match self.state {
             _ if self.silent => Phase::Silent,
-            State::Starting { .. } => Phase::SlowStart,
-            State::Probing { .. } | State::Moving { .. } => Phase::Steady,
+            VivaceState::Starting { .. } => Phase::SlowStart,
+            VivaceState::Probing { .. } | VivaceState::Moving { .. } => Phase::Steady,
         })
     }
 
@@ -447,7 +447,10 @@ mod tests {
             max_mbps = max_mbps.max(vivace.mbps);
             false
         });
-        assert!(!matches!(path.controller.state, State::Starting { .. }));
+        assert!(!matches!(
+            path.controller.state,
+            VivaceState::Starting { .. }
+        ));
         assert!(max_mbps < 70.0, "{max_mbps}");
         let mbps = path.controller.mbps;
         assert!((12.0..18.0).contains(&mbps), "{mbps} of 16");
@@ -557,7 +560,7 @@ mod tests {
         let mut controller = vivace();
         controller.mbps = 10.0;
         controller.decide(&[(7.0, 8.0), (7.0, 6.0), (7.0, 8.0)]);
-        assert!(matches!(controller.state, State::Probing { .. }));
+        assert!(matches!(controller.state, VivaceState::Probing { .. }));
         assert_eq!(controller.mbps, 10.0);
         controller.decide(&[(7.58, 8.30); 3]);
         assert_eq!(controller.mbps, 10.5);
@@ -569,7 +572,7 @@ mod tests {
         };
         controller.on_outcome(&outcome);
         assert_eq!(controller.mbps, 10.0);
-        assert!(matches!(controller.state, State::Probing { .. }));
+        assert!(matches!(controller.state, VivaceState::Probing { .. }));
     }
 
     #[test]
@@ -583,7 +586,7 @@ mod tests {
             utility: 2.0,
         };
         controller.on_outcome(&outcome);
-        assert!(matches!(controller.state, State::Probing { .. }));
+        assert!(matches!(controller.state, VivaceState::Probing { .. }));
     }
 
     proptest! {

@@ -103,7 +103,7 @@ pub enum ClientError {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum ClientPhase {
     Asking {
         token: Option<Vec<u8>>,
         due: Time,
@@ -128,7 +128,7 @@ pub struct Client<A> {
     handshake: Key,
     secret: Key,
     began: Time,
-    phase: Phase,
+    phase: ClientPhase,
     unlimited: Bucket,
     ignored: u64,
     logs: Vec<Qlog>,
@@ -149,7 +149,7 @@ impl<A: Algorithms> Client<A> {
             nonce,
             secret,
             began: now,
-            phase: Phase::Asking {
+            phase: ClientPhase::Asking {
                 token: None,
                 due: now,
                 wait: HELLO_EVERY,
@@ -192,14 +192,14 @@ impl<A: Algorithms> Client<A> {
             return;
         };
         match &mut self.phase {
-            Phase::Connected(connection) => {
+            ClientPhase::Connected(connection) => {
                 if packet.connection == connection.id() {
                     let size = Bytes::new((datagram.len() + self.config.overhead) as u64);
                     connection.handle(now, arrival, size, ecn, &packet, &mut self.unlimited);
                 }
             }
-            Phase::Asking { .. } => self.on_answer(now, &packet),
-            Phase::Failed(_) | Phase::Stopped => {}
+            ClientPhase::Asking { .. } => self.on_answer(now, &packet),
+            ClientPhase::Failed(_) | ClientPhase::Stopped => {}
         }
     }
 
@@ -209,7 +209,7 @@ impl<A: Algorithms> Client<A> {
             return;
         }
         let quiet_requested = self.quiet_millis();
-        let Phase::Asking {
+        let ClientPhase::Asking {
             token,
             due,
             answered,
@@ -235,7 +235,7 @@ impl<A: Algorithms> Client<A> {
                 if let Ok(ending) = Ending::decode(packet)
                     && ending.nonce == self.nonce
                 {
-                    self.phase = Phase::Failed(ClientError::Refused {
+                    self.phase = ClientPhase::Failed(ClientError::Refused {
                         reason: ending.reason,
                         text: ending.text.to_owned(),
                     });
@@ -251,7 +251,7 @@ impl<A: Algorithms> Client<A> {
                         && flows.saturating_mul(each.as_bps()) > limit.as_bps()
                     {
                         // Less would be another measurement.
-                        self.phase = Phase::Failed(ClientError::Refused {
+                        self.phase = ClientPhase::Failed(ClientError::Refused {
                             reason: Reason::Limit,
                             text: format!(
                                 "{} Mbit/s up, and this server grants a test {} Mbit/s",
@@ -283,7 +283,7 @@ impl<A: Algorithms> Client<A> {
                     };
                     let mut connection = Connection::new(&terms, &self.algorithms, now);
                     connection.log_to(std::mem::take(&mut self.logs));
-                    self.phase = Phase::Connected(Box::new(connection));
+                    self.phase = ClientPhase::Connected(Box::new(connection));
                 }
             }
             _ => self.ignored += 1,
@@ -293,10 +293,12 @@ impl<A: Algorithms> Client<A> {
     /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
     pub fn on_timer(&mut self, now: Time) {
         match &mut self.phase {
-            Phase::Connected(connection) => connection.on_timer(now),
-            Phase::Asking { answered, .. } if now.since(self.began) >= self.config.patience => {
+            ClientPhase::Connected(connection) => connection.on_timer(now),
+            ClientPhase::Asking { answered, .. }
+                if now.since(self.began) >= self.config.patience =>
+            {
                 let patience = self.config.patience;
-                self.phase = Phase::Failed(match *answered {
+                self.phase = ClientPhase::Failed(match *answered {
                     0 => ClientError::NoAnswer(patience),
                     _ => ClientError::Unproven(patience),
                 });
@@ -309,9 +311,9 @@ impl<A: Algorithms> Client<A> {
     /// [`poll_transmit`](Self::poll_transmit) next, if at all.
     pub fn next_timer(&self, now: Time) -> Option<Time> {
         match &self.phase {
-            Phase::Connected(connection) => connection.next_timer(now),
-            Phase::Asking { due, .. } => Some((*due).min(self.began + self.config.patience)),
-            Phase::Failed(_) | Phase::Stopped => None,
+            ClientPhase::Connected(connection) => connection.next_timer(now),
+            ClientPhase::Asking { due, .. } => Some((*due).min(self.began + self.config.patience)),
+            ClientPhase::Failed(_) | ClientPhase::Stopped => None,
         }
     }
 
@@ -319,11 +321,11 @@ impl<A: Algorithms> Client<A> {
     pub fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         let quiet_millis = self.quiet_millis();
         match &mut self.phase {
-            Phase::Connected(connection) => {
+            ClientPhase::Connected(connection) => {
                 let overhead = self.config.overhead;
                 connection.poll_transmit(now, overhead, batch, &mut self.unlimited, u64::MAX)
             }
-            Phase::Asking {
+            ClientPhase::Asking {
                 token, due, wait, ..
             } if *due <= now => {
                 *due = now + *wait;
@@ -350,32 +352,32 @@ impl<A: Algorithms> Client<A> {
     pub fn on_too_large(&mut self, now: Time, payload: usize) {
         let bytes = payload + self.config.overhead;
         match &mut self.phase {
-            Phase::Connected(connection) => connection.on_too_large(now, bytes),
-            Phase::Asking { .. } => {
-                self.phase = Phase::Failed(ClientError::Here {
+            ClientPhase::Connected(connection) => connection.on_too_large(now, bytes),
+            ClientPhase::Asking { .. } => {
+                self.phase = ClientPhase::Failed(ClientError::Here {
                     reason: Reason::TooLarge,
                     text: format!("packets of {bytes} B do not fit this path"),
                 });
             }
-            Phase::Failed(_) | Phase::Stopped => {}
+            ClientPhase::Failed(_) | ClientPhase::Stopped => {}
         }
     }
 
     /// Ends the test early: keeps the results so far and informs the server.
     pub fn stop(&mut self, now: Time) {
         match &mut self.phase {
-            Phase::Connected(connection) => {
+            ClientPhase::Connected(connection) => {
                 connection.close(now, Reason::ShuttingDown, "stopped by the client");
             }
-            Phase::Asking { .. } => self.phase = Phase::Stopped,
-            Phase::Failed(_) | Phase::Stopped => {}
+            ClientPhase::Asking { .. } => self.phase = ClientPhase::Stopped,
+            ClientPhase::Failed(_) | ClientPhase::Stopped => {}
         }
     }
 
     /// The connection, once there is one.
     pub fn connection(&self) -> Option<&Connection> {
         match &self.phase {
-            Phase::Connected(connection) => Some(connection),
+            ClientPhase::Connected(connection) => Some(connection),
             _ => None,
         }
     }
@@ -383,7 +385,7 @@ impl<A: Algorithms> Client<A> {
     /// The connection, to drain its events.
     pub fn connection_mut(&mut self) -> Option<&mut Connection> {
         match &mut self.phase {
-            Phase::Connected(connection) => Some(connection),
+            ClientPhase::Connected(connection) => Some(connection),
             _ => None,
         }
     }
@@ -396,10 +398,10 @@ impl<A: Algorithms> Client<A> {
     /// How it ended, once it has.
     pub fn outcome(&self) -> Option<Result<(), ClientError>> {
         match &self.phase {
-            Phase::Asking { .. } => None,
-            Phase::Stopped => Some(Ok(())),
-            Phase::Failed(error) => Some(Err(error.clone())),
-            Phase::Connected(connection) => {
+            ClientPhase::Asking { .. } => None,
+            ClientPhase::Stopped => Some(Ok(())),
+            ClientPhase::Failed(error) => Some(Err(error.clone())),
+            ClientPhase::Connected(connection) => {
                 let ended = connection.ended()?;
                 // A client that ends the test early still waits for the last word, so that the server knows.
                 Some(match ended {

@@ -449,17 +449,17 @@ impl Recorder {
             profiles: self.profiles.clone(),
             echoes: std::mem::take(&mut self.echoes.points),
         };
-        let up: Vec<Ended<'_>> = connection
+        let up: Vec<FinishedFlow<'_>> = connection
             .outgoing()
             .iter()
             .zip(&self.up)
             .map(|(flow, samples)| {
                 let meter = flow.meter();
                 let rtt = (meter.rtt_mean_ms(), meter.rtt_quantile_ms(0.95));
-                Ended::new(meter, flow.distinct(), &flow.status(), rtt, samples)
+                FinishedFlow::new(meter, flow.distinct(), &flow.status(), rtt, samples)
             })
             .collect();
-        let down: Vec<Ended<'_>> = connection
+        let down: Vec<FinishedFlow<'_>> = connection
             .incoming()
             .zip(&self.down)
             .map(|((flow, status), samples)| {
@@ -468,7 +468,7 @@ impl Recorder {
                     millis(status.rtt_mean_micros),
                     millis(status.rtt_p95_micros),
                 );
-                Ended::new(flow.meter(), flow.distinct(), status, rtt, samples)
+                FinishedFlow::new(flow.meter(), flow.distinct(), status, rtt, samples)
             })
             .collect();
         for (direction, flows) in [(Direction::Up, up), (Direction::Down, down)] {
@@ -496,15 +496,15 @@ impl Recorder {
         record
     }
 
-    fn row(&self, direction: Direction, flows: &[Ended<'_>]) -> Row {
+    fn row(&self, direction: Direction, flows: &[FinishedFlow<'_>]) -> Row {
         let scheme = self.scheme(direction);
         let path_flows: Vec<PathFlow<'_>> = flows.iter().map(|flow| flow.seen).collect();
         let totals = PathTotals::of(&path_flows, self.interval);
-        let metrics = |flow: &Ended<'_>| match flow.seen.metrics(self.interval) {
+        let metrics = |flow: &FinishedFlow<'_>| match flow.seen.metrics(self.interval) {
             metrics if totals.has_arrivals() => metrics,
             metrics => metrics.without_arrivals(),
         };
-        let row = |(index, flow): (usize, &Ended<'_>)| FlowRow {
+        let row = |(index, flow): (usize, &FinishedFlow<'_>)| FlowRow {
             flow: index,
             scheme: scheme.text().to_owned(),
             metrics: metrics(flow),
@@ -543,13 +543,13 @@ impl Recorder {
 
 /// A flow at the end of its test.
 #[derive(Clone, Copy, Debug)]
-struct Ended<'a> {
+struct FinishedFlow<'a> {
     seen: PathFlow<'a>,
     timeouts: u64,
     samples: &'a [Sample],
 }
 
-impl<'a> Ended<'a> {
+impl<'a> FinishedFlow<'a> {
     fn new(
         meter: &'a PathMeter,
         distinct: u64,
@@ -557,7 +557,7 @@ impl<'a> Ended<'a> {
         (rtt_mean_ms, rtt_p95_ms): (Option<f64>, Option<f64>),
         samples: &'a [Sample],
     ) -> Self {
-        Ended {
+        FinishedFlow {
             seen: PathFlow {
                 meter,
                 distinct: Bytes::new(distinct),
@@ -579,7 +579,7 @@ fn fill(samples: &mut Vec<Sample>, bin: usize, sample: Sample) {
     samples[bin] = sample;
 }
 
-fn add_series(run: usize, flow: usize, ended: &Ended<'_>, into: &mut Vec<SeriesRow>) {
+fn add_series(run: usize, flow: usize, ended: &FinishedFlow<'_>, into: &mut Vec<SeriesRow>) {
     let (meter, samples) = (ended.seen.meter, ended.samples);
     let width = meter.bin_width().as_secs_f64();
     for (index, bin) in meter.bins().iter().enumerate() {

@@ -306,7 +306,7 @@ fn named(text: &str, found: &Named) -> Result<Value, Error> {
 #[pyfunction]
 pub(crate) fn calibration(py: Python<'_>, seed: u64, pieces: u64) -> PyResult<Bound<'_, PyAny>> {
     let rows: Vec<_> = py.detach(|| {
-        let channels: Vec<&generate::Channel> =
+        let channels: Vec<&generate::BuiltInChannel> =
             generate::names().filter_map(generate::describe).collect();
         let rows = channels.par_iter().with_max_len(1);
         rows.map(|channel| channel.calibration(seed, pieces))
@@ -350,7 +350,7 @@ pub(crate) fn catalogue(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     table(py, &recordings.collect::<Vec<_>>())
 }
 
-fn built_in(channel: &generate::Channel) -> Value {
+fn built_in(channel: &generate::BuiltInChannel) -> Value {
     json!({
         "name": channel.name,
         "kind": "built-in",

@@ -166,12 +166,12 @@ pub struct Access(Kind);
 enum Kind {
     Anybody,
     One(Visitor),
-    Kept(Box<Kept>),
+    Kept(Box<ClientFolder>),
 }
 
 /// Clients of a folder of secrets, which may change at any time.
 #[derive(Debug)]
-struct Kept {
+struct ClientFolder {
     home: Home,
     /// Replaces the folder's own token.
     token_override: Option<Key>,
@@ -207,7 +207,7 @@ impl Access {
     pub fn kept_in(home: Home, token_override: Option<Token>) -> Result<Self, SecretError> {
         let token_override = token_override.map(|token| token.key().clone());
         let list = ClientList::read(&home, token_override.as_ref())?;
-        Ok(Access(Kind::Kept(Box::new(Kept {
+        Ok(Access(Kind::Kept(Box::new(ClientFolder {
             home,
             token_override,
             list: Mutex::new(list),
@@ -267,7 +267,7 @@ impl Access {
     }
 }
 
-impl Kept {
+impl ClientFolder {
     fn list(&self) -> std::sync::MutexGuard<'_, ClientList> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -40,14 +40,14 @@ pub struct Watch(Arc<Mutex<Watched>>);
 #[derive(Debug, Default)]
 struct Watched {
     next: u64,
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, TrackedConnection>,
     /// Counts of closed connections.
     closed: Traffic,
 }
 
 /// A connection and its present controller: another path has another one.
 #[derive(Debug)]
-struct Open {
+struct TrackedConnection {
     connection: Connection,
     view: View,
     /// Bytes of the present controller that are counted already.
@@ -58,7 +58,7 @@ struct Open {
     acknowledged: Bytes,
 }
 
-impl Open {
+impl TrackedConnection {
     /// Counts what the present controller has delivered since it was last counted.
     fn count(&mut self) {
         let delivered = self.view.snapshot().delivered;
@@ -132,7 +132,7 @@ impl Watch {
         let number = watched.next;
         watched.next += 1;
         watched.closed.connections += 1;
-        let open = Open {
+        let open = TrackedConnection {
             connection: connection.clone(),
             view,
             counted: Bytes::ZERO,

@@ -13,11 +13,11 @@
 
 use std::sync::LazyLock;
 
-use super::{Channel, Figures, Model, Radio, Recording, Scheduler, Swing};
+use super::{BuiltInChannel, Figures, FittedRecording, Model, Radio, Scheduler, Swing};
 
 /// The built-in channels: the seven mobility scenarios of the paper's §5.3, 3G and LTE, both
 /// directions.
-pub static CHANNELS: LazyLock<Vec<Channel>> =
+pub static CHANNELS: LazyLock<Vec<BuiltInChannel>> =
     LazyLock::new(|| rows(include_str!("channels.tsv")).map(channel).collect());
 
 /// The fits of the recordings.
@@ -27,7 +27,7 @@ static FITS: LazyLock<Vec<Fit>> =
 /// A recording and the parameters that reproduce it.
 struct Fit {
     name: &'static str,
-    recording: Recording,
+    recording: FittedRecording,
     model: Model,
 }
 
@@ -65,7 +65,7 @@ fn fit(mut cells: Cells) -> Fit {
     let cells = &mut cells;
     Fit {
         name: cells.text(),
-        recording: Recording {
+        recording: FittedRecording {
             name: cells.text(),
             duration_s: cells.number(),
             figures: Figures {
@@ -102,7 +102,7 @@ fn fit(mut cells: Cells) -> Fit {
     }
 }
 
-fn channel(mut cells: Cells) -> Channel {
+fn channel(mut cells: Cells) -> BuiltInChannel {
     let fit = |name: &str| -> &'static Fit {
         let row = FITS.iter().find(|fit| fit.name == name);
         row.unwrap_or_else(|| panic!("no fit `{name}`; tests read every row"))
@@ -112,7 +112,7 @@ fn channel(mut cells: Cells) -> Channel {
     // Without its own rate it is a recording's whole fit.
     let mean_mbps = cells.text();
     let whole = mean_mbps.is_empty();
-    Channel {
+    BuiltInChannel {
         name,
         model: Model {
             mean_mbps: if whole {

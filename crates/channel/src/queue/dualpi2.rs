@@ -196,9 +196,9 @@ impl fmt::Display for DualPi2Config {
 
 /// Packets that wait in one of the two queues.
 #[derive(Clone, Debug)]
-struct Waiting<P>(VecDeque<Departed<P>>);
+struct Backlog<P>(VecDeque<Departed<P>>);
 
-impl<P> Waiting<P> {
+impl<P> Backlog<P> {
     /// The wait of the packet at the head so far; zero without a packet.
     fn delay(&self, now: Time) -> Duration {
         let head = self.0.front();
@@ -217,8 +217,8 @@ enum Fate {
 /// DualPI2 at work. In the steady state nothing is allocated.
 #[derive(Clone, Debug)]
 pub(crate) struct DualPi2<P> {
-    low: Waiting<P>,
-    classic: Waiting<P>,
+    low: Backlog<P>,
+    classic: Backlog<P>,
     bytes: u64,
     limit: u64,
     law: Law,
@@ -342,8 +342,8 @@ impl<P: Packet> DualPi2<P> {
         let millis = Duration::from_millis_f64;
         let weights = (100.0 * config.c_share, 100.0 * (1.0 - config.c_share));
         DualPi2 {
-            low: Waiting(VecDeque::new()),
-            classic: Waiting(VecDeque::new()),
+            low: Backlog(VecDeque::new()),
+            classic: Backlog(VecDeque::new()),
             bytes: 0,
             limit: config.packets,
             law: Law {

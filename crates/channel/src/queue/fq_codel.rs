@@ -116,7 +116,7 @@ impl fmt::Display for FqCodelConfig {
 
 /// The list that a queue is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ListKind {
     /// No list: it is empty and has had its turn.
     Out,
     New,
@@ -125,18 +125,18 @@ enum Place {
 
 /// A queue of one connection, or of some whose hashes are equal.
 #[derive(Clone, Debug)]
-struct Queue<P> {
+struct FlowQueue<P> {
     packets: VecDeque<Departed<P>>,
     bytes: u64,
     credit: i64,
-    place: Place,
+    place: ListKind,
     codel: CoDel,
 }
 
 /// FQ-CoDel at work. In the steady state nothing is allocated.
 #[derive(Clone, Debug)]
 pub(crate) struct FqCodel<P> {
-    queues: Vec<Queue<P>>,
+    queues: Vec<FlowQueue<P>>,
     /// The random key of the hash (§4.1.1).
     key: u64,
     quantum: i64,
@@ -155,11 +155,11 @@ impl<P: Packet> FqCodel<P> {
             limit: None,
             ecn: config.ecn,
         });
-        let queue = || Queue {
+        let queue = || FlowQueue {
             packets: VecDeque::new(),
             bytes: 0,
             credit: 0,
-            place: Place::Out,
+            place: ListKind::Out,
             codel: codel.clone(),
         };
         FqCodel {
@@ -186,8 +186,8 @@ impl<P: Packet> FqCodel<P> {
         queue.codel.saw(packet.size.get());
         queue.packets.push_back(packet);
         self.packets += 1;
-        if queue.place == Place::Out {
-            (queue.place, queue.credit) = (Place::New, self.quantum);
+        if queue.place == ListKind::Out {
+            (queue.place, queue.credit) = (ListKind::New, self.quantum);
             self.new.push_back(index as u32);
         }
         if self.packets > self.limit {
@@ -230,7 +230,7 @@ impl<P: Packet> FqCodel<P> {
             let queue = &mut self.queues[index as usize];
             if queue.credit <= 0 {
                 queue.credit += self.quantum;
-                queue.place = Place::Old;
+                queue.place = ListKind::Old;
                 self.leave(from_new);
                 self.old.push_back(index);
                 continue;
@@ -252,11 +252,11 @@ impl<P: Packet> FqCodel<P> {
             // A queue that runs empty on its first turn has another among the old ones, so that emptying does not bring it
             // back before all others.
             queue.place = if from_new && !self.old.is_empty() {
-                Place::Old
+                ListKind::Old
             } else {
-                Place::Out
+                ListKind::Out
             };
-            let stays = queue.place == Place::Old;
+            let stays = queue.place == ListKind::Old;
             self.leave(from_new);
             if stays {
                 self.old.push_back(index);

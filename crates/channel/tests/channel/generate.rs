@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use verus_channel::Trace;
-use verus_channel::generate::{self, CHANNELS, Channel, Figures, OPPORTUNITY};
+use verus_channel::generate::{self, BuiltInChannel, CHANNELS, Figures, OPPORTUNITY};
 use verus_channel::statistics::{Quantiles, Statistics};
 use verus_core::Duration;
 
@@ -26,11 +26,11 @@ const ACF_ABSOLUTE: f64 = 0.12;
 const OUTAGES_RELATIVE: f64 = 0.25;
 const OUTAGES_ABSOLUTE: f64 = 1.0;
 
-fn calibrated() -> impl Iterator<Item = &'static Channel> {
+fn calibrated() -> impl Iterator<Item = &'static BuiltInChannel> {
     CHANNELS.iter().filter(|c| c.recording.is_some())
 }
 
-fn channel(name: &str) -> &'static Channel {
+fn channel(name: &str) -> &'static BuiltInChannel {
     generate::describe(name).expect("the test names a built-in channel")
 }
 
@@ -41,7 +41,7 @@ fn seed() -> u64 {
     })
 }
 
-fn pieces(channel: &Channel) -> u64 {
+fn pieces(channel: &BuiltInChannel) -> u64 {
     channel
         .recording
         .map_or(20, |r| (SECONDS / r.duration_s).ceil() as u64)
@@ -103,7 +103,7 @@ fn misses(name: &str, recorded: &Figures, generated: &Figures) -> Vec<String> {
 #[test]
 #[ignore = "an hour of each channel: make test-pages"]
 fn generated_statistics_match_the_recorded_ones() {
-    let compare = |channel: &Channel| {
+    let compare = |channel: &BuiltInChannel| {
         let row = channel.calibration(seed(), pieces(channel));
         let recorded = row
             .recording

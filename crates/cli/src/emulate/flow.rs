@@ -37,7 +37,7 @@ pub struct Flow<'a> {
     /// Order of the run.
     pub stage: &'a Stage,
     /// The logs, if enabled.
-    pub logs: Option<&'a Logs>,
+    pub logs: Option<&'a LogSettings>,
     /// The run's seed.
     pub run_seed: u64,
 }
@@ -45,7 +45,7 @@ pub struct Flow<'a> {
 /// A folder for logs, made by the caller.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Logs {
+pub struct LogSettings {
     folder: PathBuf,
     format: String,
     /// The name of the run's channel in the logs.

@@ -73,7 +73,7 @@ enum Mark {
 /// Measures the flows at the bottleneck. They are distinguished by their senders' ports, and
 /// programs by their receivers' ports.
 #[derive(Debug)]
-pub struct Watch {
+pub struct FlowWatch {
     /// The meter.
     pub meter: Meter,
     /// The packets, if they are recorded.
@@ -271,7 +271,7 @@ impl Stage {
         scope: &'scope Scope<'scope, '_>,
         mut emulator: Emulator,
         duration: Duration,
-    ) -> ScopedJoinHandle<'scope, io::Result<(Emulator, Watch)>> {
+    ) -> ScopedJoinHandle<'scope, io::Result<(Emulator, FlowWatch)>> {
         Builder::new()
             .name("link".to_owned())
             .spawn_scoped(scope, move || {
@@ -283,14 +283,14 @@ impl Stage {
             .expect("a thread")
     }
 
-    fn turn_until(&self, emulator: &mut Emulator, duration: Duration) -> io::Result<Watch> {
+    fn turn_until(&self, emulator: &mut Emulator, duration: Duration) -> io::Result<FlowWatch> {
         let mut wake = self
             .wake
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take()
             .ok_or_else(|| io::Error::other("the stage was used"))?;
-        let mut watch = Watch {
+        let mut watch = FlowWatch {
             meter: Meter::new(1, &[self.base_rtt], self.bin),
             packets: self.records.then(Packets::default),
             flow_of: vec![NOBODY; 1 << 16].into(),
@@ -334,7 +334,7 @@ impl Stage {
     }
 }
 
-impl Watch {
+impl FlowWatch {
     fn flow(&self, packet: &Packet) -> Option<usize> {
         let ports = packet.ports();
         if let Some((from, _)) = ports {
@@ -356,7 +356,7 @@ impl Watch {
     }
 }
 
-impl path::Watch<Packet> for Watch {
+impl path::Watch<Packet> for FlowWatch {
     #[inline]
     fn on_entered(&mut self, now: Time, size: Bytes, packet: &Packet) {
         if let Some(flow) = self.flow(packet) {

@@ -77,10 +77,10 @@ fn by_sender(loaded: &[(Loaded, Vec<Flow>)], connections: &[Connection]) -> BySe
         let name = &one.config.name;
         all.begun(name, one.begun);
         for flow in flows.iter().filter(|flow| !flow.base.is_zero()) {
-            let estimates = metrics::Flow {
+            let estimates = metrics::FlowMetrics {
                 queueing_delay_s: Some(seconds(flow.queue)),
                 target_s: Some(seconds(flow.target)),
-                ..metrics::Flow::default()
+                ..metrics::FlowMetrics::default()
             };
             all.add_estimates(name, estimates);
         }
@@ -93,12 +93,12 @@ fn by_sender(loaded: &[(Loaded, Vec<Flow>)], connections: &[Connection]) -> BySe
                 .filter(|_| !is_law(&connection.sender))?;
             Some(connection.smoothed_rtt?.saturating_sub(least_rtt))
         };
-        let measured = metrics::Flow {
+        let measured = metrics::FlowMetrics {
             window_bytes: Some(connection.window_bytes as f64),
             round_trip_s: connection.smoothed_rtt.map(seconds),
             queueing_delay_s: queue().map(seconds),
             delivery_rate: connection.delivery_rate.map(|rate| rate as f64),
-            ..metrics::Flow::default()
+            ..metrics::FlowMetrics::default()
         };
         let (lost, sent) = (connection.lost_packets, connection.sent_packets);
         all.add(

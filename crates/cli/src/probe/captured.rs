@@ -22,7 +22,7 @@ const READ_WITHIN: Duration = Duration::from_secs(1);
 
 /// A datagram that left or arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Event {
+pub struct DatagramEvent {
     at: Time,
     head: [u8; SNAPLEN],
     captured: u8,
@@ -30,7 +30,7 @@ pub struct Event {
 }
 
 /// A capture in progress.
-pub type Capture = capture::Capture<Event>;
+pub type DatagramCapture = capture::Capture<DatagramEvent>;
 
 /// The file for a capture at `path`.
 pub fn create(path: &Path) -> Result<(DraftFile, File), Failure> {
@@ -43,14 +43,14 @@ pub fn create(path: &Path) -> Result<(DraftFile, File), Failure> {
 }
 
 /// Captures the datagrams of `driver` from now on.
-pub fn begin(place: (DraftFile, File), driver: &mut Driver) -> io::Result<Capture> {
+pub fn begin(place: (DraftFile, File), driver: &mut Driver) -> io::Result<DatagramCapture> {
     let zero_nanos = driver.clock().wall().zero_nanos();
     let local = driver.socket().local_addr()?;
     let server = driver.socket().peer_addr()?;
-    let capture = Capture::new(place, |writer| {
+    let capture = DatagramCapture::new(place, |writer| {
         Recorder::new(writer, zero_nanos).with_lateness(READ_WITHIN)
     })?;
-    driver.set_tap(Some(Box::new(Tap {
+    driver.set_tap(Some(Box::new(SocketTap {
         events: capture.tap(),
         local,
         server,
@@ -60,13 +60,13 @@ pub fn begin(place: (DraftFile, File), driver: &mut Driver) -> io::Result<Captur
 
 /// The socket's access to the capture.
 #[derive(Debug)]
-struct Tap {
-    events: capture::Tap<Event>,
+struct SocketTap {
+    events: capture::Tap<DatagramEvent>,
     local: SocketAddr,
     server: SocketAddr,
 }
 
-impl Tap {
+impl SocketTap {
     fn add(&self, at: Time, (from, to): (SocketAddr, SocketAddr), ecn: Ecn, datagram: &[u8]) {
         let headers = headers::udp(from, to, ecn, datagram);
         let size = headers.len() + datagram.len();
@@ -75,7 +75,7 @@ impl Tap {
         head[..headers.len()].copy_from_slice(&headers);
         let rest = &mut head[headers.len()..captured];
         rest.copy_from_slice(&datagram[..rest.len()]);
-        self.events.add(Event {
+        self.events.add(DatagramEvent {
             at,
             head,
             captured: captured as u8,
@@ -84,7 +84,7 @@ impl Tap {
     }
 }
 
-impl driver::Tap for Tap {
+impl driver::Tap for SocketTap {
     fn on_sent(&mut self, at: Time, batch: &Batch) {
         for datagram in batch.datagrams() {
             self.add(at, (self.local, self.server), batch.ecn, datagram);
@@ -97,7 +97,7 @@ impl driver::Tap for Tap {
     }
 }
 
-impl capture::Event for Event {
+impl capture::Event for DatagramEvent {
     const INTERFACES: &[(&str, &str)] = &[("probe", "a probe's socket")];
 
     fn record(self, recorder: &mut FileRecorder) {

@@ -20,7 +20,7 @@ use crate::qlog;
 use crate::typed::{mbps, queue_millis, seconds};
 use crate::ui::Ui;
 
-use super::captured::{self, Capture};
+use super::captured::{self, DatagramCapture};
 use super::contents::{TestSettings, contents};
 use super::packet_log::PacketLog;
 use super::session::{Session, Watched};
@@ -211,7 +211,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         )?;
     session.driver.set_tap(None);
     let captured = capture
-        .map_or(Ok(()), Capture::finish)
+        .map_or(Ok(()), DatagramCapture::finish)
         .map_err(not_captured);
     if let Some(log) = log {
         log.finish()?;

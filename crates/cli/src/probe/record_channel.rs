@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use verus_channel::raw;
-use verus_channel::statistics::{Bursts, Statistics};
+use verus_channel::statistics::{BurstHistograms, Statistics};
 use verus_core::{Bytes, Duration, Rate, Time};
 use verus_probe::recording::{self, Limit, Recording, Tape, Way};
 use verus_probe::results::{Direction, Recorder};
@@ -35,7 +35,7 @@ const DRAWN: Duration = Duration::from_millis(250);
 const MOST_DRAWN: usize = 3000;
 
 /// The settings of a recording.
-struct Plan {
+struct RecordingPlan {
     mode: RecordMode,
     request: Request,
     /// The schemes of upload and download.
@@ -45,7 +45,7 @@ struct Plan {
     settling: Duration,
 }
 
-impl Plan {
+impl RecordingPlan {
     fn new(args: &Args) -> Result<Self, Failure> {
         let usage = |text: &str| Failure::usage(text);
         let mut offered = [None; 2];
@@ -101,7 +101,7 @@ impl Plan {
             seed: args.seed,
             scheme: down,
         };
-        Ok(Plan {
+        Ok(RecordingPlan {
             mode: args.record_mode,
             request,
             schemes,
@@ -118,7 +118,7 @@ impl Plan {
 /// kept.
 pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
     let ui = &ui.to_the_end();
-    let plan = Plan::new(args)?;
+    let plan = RecordingPlan::new(args)?;
     let secret = super::read_key(args.key_file.as_deref())?;
     folder::check("--record", target, args.force)?;
     let mut session = Session::open(&args.server()?, args.family(), secret, ui)?;
@@ -240,7 +240,7 @@ fn tape(
 /// person.
 fn add(
     contents: &mut folder::Contents,
-    plan: &Plan,
+    plan: &RecordingPlan,
     recording: &Recording,
     granted: Option<Rate>,
     wall: (SystemTime, Time),
@@ -348,7 +348,7 @@ fn add_way(
         "queued_share": way.queued_share,
         "own_silence_s": way.own_silence.as_secs_f64(),
         "statistics": statistics,
-        "bursts": Bursts::of(trace.opportunities(), OPPORTUNITY),
+        "bursts": BurstHistograms::of(trace.opportunities(), OPPORTUNITY),
         "stretch": stretch(way),
         "series": series(way, from),
     });

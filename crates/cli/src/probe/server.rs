@@ -15,12 +15,12 @@ use verus_probe::socket::UdpSocket;
 use verus_probe::{DEFAULT_PORT, Server};
 
 use crate::failure::Failure;
-use crate::metrics::{BySender, Flow, RoundTrips, Traffic, address};
+use crate::metrics::{BySender, FlowMetrics, RoundTrips, Traffic, address};
 use crate::signals::Signals;
 use crate::typed::{mbps, whole_seconds};
 use crate::ui::Ui;
 
-use crate::log::Log;
+use crate::log::ServerLog;
 
 /// Run a server for `probe client`.
 #[derive(clap::Args)]
@@ -115,7 +115,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| Failure::run(error.to_string()))?;
     let mut driver = Driver::new(socket).map_err(cannot)?;
     let mut server = Server::new(config, Catalogue, super::entropy()?, driver.clock().now());
-    let log = Log::new(*ui, args.json)?;
+    let log = ServerLog::new(*ui, args.json)?;
     let audience = if open {
         "; anybody may measure (--key-file restricts that)"
     } else {
@@ -205,7 +205,8 @@ fn measured(server: &Server<Catalogue>) -> BySender {
             smoothed: core.rtt().smoothed(),
             least: core.rtt().least(),
         };
-        let measured = Flow::of(rtt, core.window(), |record| core.controller().probe(record));
+        let measured =
+            FlowMetrics::of(rtt, core.window(), |record| core.controller().probe(record));
         all.add(sender, measured.with_lost(counters.lost, counters.sent));
     }
     for (sender, sent) in server.sent() {
@@ -232,7 +233,7 @@ fn bind(address: SocketAddr, any: bool) -> std::io::Result<UdpSocket> {
     })
 }
 
-fn tell(log: &Log, notice: &Notice) {
+fn tell(log: &ServerLog, notice: &Notice) {
     match notice {
         Notice::Began { client, request } => {
             let client = shown(*client);

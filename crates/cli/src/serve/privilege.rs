@@ -40,7 +40,7 @@ pub struct Account {
 
 /// The user to go on as.
 #[derive(Debug)]
-pub enum Standing {
+pub enum ServerUser {
     /// As the user that started it.
     Same,
     /// As root, since the user says so.
@@ -162,7 +162,11 @@ impl From<(User, Option<Gid>)> for Account {
 /// # Errors
 /// If there is no such user, or only root could become it.
 #[cfg(target_os = "linux")]
-pub fn choose(requested: Option<&str>, folder: &Folder, shown: &Path) -> Result<Standing, Failure> {
+pub fn choose(
+    requested: Option<&str>,
+    folder: &Folder,
+    shown: &Path,
+) -> Result<ServerUser, Failure> {
     let requested = requested.map(Account::parse).transpose()?;
     if !geteuid().is_root() {
         return same(requested);
@@ -170,9 +174,9 @@ pub fn choose(requested: Option<&str>, folder: &Folder, shown: &Path) -> Result<
     if let Some(account) = requested {
         let root = account.uid.is_root();
         return Ok(if root {
-            Standing::Root
+            ServerUser::Root
         } else {
-            Standing::Other(account)
+            ServerUser::Other(account)
         });
     }
     let cannot = |why: &dyn std::fmt::Display| {
@@ -184,54 +188,54 @@ pub fn choose(requested: Option<&str>, folder: &Folder, shown: &Path) -> Result<
     let stat = rustix::fs::fstat(folder).map_err(|error| cannot(&std::io::Error::from(error)))?;
     let owner = Uid::from_raw(stat.st_uid);
     if owner.is_root() {
-        return Ok(Standing::Bare);
+        return Ok(ServerUser::Bare);
     }
     let account = Account::owner(owner, stat.st_gid).map_err(|error| cannot(&error.desc()))?;
-    Ok(Standing::Other(account))
+    Ok(ServerUser::Other(account))
 }
 
 /// The user as whom to change tokens: the one that runs the command, or, for root, the requested
 /// one.
 #[cfg(target_os = "linux")]
-pub fn choose_for_tokens(requested: Option<&str>) -> Result<Standing, Failure> {
+pub fn choose_for_tokens(requested: Option<&str>) -> Result<ServerUser, Failure> {
     let requested = requested.map(Account::parse).transpose()?;
     if !geteuid().is_root() {
         return same(requested);
     }
     Ok(match requested {
-        Some(account) if !account.uid.is_root() => Standing::Other(account),
-        _ => Standing::Same,
+        Some(account) if !account.uid.is_root() => ServerUser::Other(account),
+        _ => ServerUser::Same,
     })
 }
 
 /// For root, the owner of an existing folder, if that is another user.
 #[cfg(target_os = "linux")]
-pub fn owner(path: &Path) -> Result<Standing, Failure> {
+pub fn owner(path: &Path) -> Result<ServerUser, Failure> {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = std::fs::metadata(path) else {
-        return Ok(Standing::Same);
+        return Ok(ServerUser::Same);
     };
     let owner = Uid::from_raw(metadata.uid());
     if !geteuid().is_root() || owner.is_root() {
-        return Ok(Standing::Same);
+        return Ok(ServerUser::Same);
     }
     let account = Account::owner(owner, metadata.gid())
         .map_err(|error| Failure::usage(format_args!("user {owner}: {}", error.desc())))?;
-    Ok(Standing::Other(account))
+    Ok(ServerUser::Other(account))
 }
 
 #[cfg(target_os = "linux")]
-fn same(requested: Option<Account>) -> Result<Standing, Failure> {
+fn same(requested: Option<Account>) -> Result<ServerUser, Failure> {
     match requested {
         Some(other) if (other.uid, other.gid) != (geteuid(), getegid()) => Err(Failure::usage(
             format_args!("--user: only root can become {}", other.shown()),
         )),
-        _ => Ok(Standing::Same),
+        _ => Ok(ServerUser::Same),
     }
 }
 
 #[cfg(target_os = "linux")]
-impl Standing {
+impl ServerUser {
     /// Permanently gives up unneeded rights. Must run before there is any thread.
     pub fn assume(&self) -> Result<(), Failure> {
         use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
@@ -240,8 +244,8 @@ impl Standing {
             Failure::usage(format_args!("cannot give up root's rights: {error}"))
         };
         match self {
-            Standing::Same | Standing::Root => {}
-            Standing::Bare => {
+            ServerUser::Same | ServerUser::Root => {}
+            ServerUser::Bare => {
                 let none = CapabilitySet::empty();
                 let sets = CapabilitySets {
                     effective: none,
@@ -250,7 +254,7 @@ impl Standing {
                 };
                 set_capabilities(None, sets).map_err(failed)?;
             }
-            Standing::Other(account) => account.assume()?,
+            ServerUser::Other(account) => account.assume()?,
         }
         // No program started by this process can gain rights.
         rustix::thread::set_no_new_privs(true).map_err(failed)
@@ -258,13 +262,13 @@ impl Standing {
 
     /// Whether it may go on only if confined.
     pub fn must_be_confined(&self) -> bool {
-        matches!(self, Standing::Bare)
+        matches!(self, ServerUser::Bare)
     }
 
     /// The owner of the home that holds the configuration.
     pub fn home(&self) -> HomeOwner<'_> {
         match self {
-            Standing::Other(Account { home, .. }) => match home {
+            ServerUser::Other(Account { home, .. }) => match home {
                 Some(home) => HomeOwner::Of(home),
                 None => HomeOwner::Nobodys,
             },
@@ -275,44 +279,44 @@ impl Standing {
     /// The user's name for messages.
     pub fn shown(&self) -> Option<String> {
         match self {
-            Standing::Same => None,
-            Standing::Root => Some("root".to_owned()),
-            Standing::Bare => Some("root, without its capabilities".to_owned()),
-            Standing::Other(account) => Some(account.shown()),
+            ServerUser::Same => None,
+            ServerUser::Root => Some("root".to_owned()),
+            ServerUser::Bare => Some("root, without its capabilities".to_owned()),
+            ServerUser::Other(account) => Some(account.shown()),
         }
     }
 }
 
 /// On other systems root goes on as root, if the user requests it.
 #[cfg(not(target_os = "linux"))]
-pub fn choose(requested: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Failure> {
+pub fn choose(requested: Option<&str>, _: &Folder, _: &Path) -> Result<ServerUser, Failure> {
     match requested {
-        Some("root") => Ok(Standing::Same),
+        Some("root") => Ok(ServerUser::Same),
         Some(_) => Err(Failure::usage("--user: to become another user takes Linux")),
         None if rustix::process::geteuid().is_root() => Err(Failure::usage(
             "serve should not run as root; --user root does so nevertheless",
         )),
-        None => Ok(Standing::Same),
+        None => Ok(ServerUser::Same),
     }
 }
 
 /// Other systems do not change users.
 #[cfg(not(target_os = "linux"))]
-pub fn choose_for_tokens(requested: Option<&str>) -> Result<Standing, Failure> {
+pub fn choose_for_tokens(requested: Option<&str>) -> Result<ServerUser, Failure> {
     match requested {
         Some(_) => Err(Failure::usage("--user: to become another user takes Linux")),
-        None => Ok(Standing::Same),
+        None => Ok(ServerUser::Same),
     }
 }
 
 /// Other systems do not change users.
 #[cfg(not(target_os = "linux"))]
-pub fn owner(_: &Path) -> Result<Standing, Failure> {
-    Ok(Standing::Same)
+pub fn owner(_: &Path) -> Result<ServerUser, Failure> {
+    Ok(ServerUser::Same)
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Standing {
+impl ServerUser {
     /// Gives up nothing.
     pub fn assume(&self) -> Result<(), Failure> {
         Ok(())

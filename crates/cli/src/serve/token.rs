@@ -66,9 +66,9 @@ impl More {
     /// The configuration folder, with its contents. Root acts in a user's folder with that user's
     /// rights only.
     fn folder(&self) -> Result<PathBuf, Failure> {
-        let standing = privilege::choose_for_tokens(self.user.as_deref())?;
-        let folder = files::config_folder(self.config.as_deref(), standing.home())?;
-        standing.assume()?;
+        let server_user = privilege::choose_for_tokens(self.user.as_deref())?;
+        let folder = files::config_folder(self.config.as_deref(), server_user.home())?;
+        server_user.assume()?;
         if self.user.is_none() {
             privilege::owner(&folder)?.assume()?;
         }

@@ -22,7 +22,7 @@ use crate::draft::DraftFile;
 
 /// An event of a packet, which its place in memory tells apart from all others on the links.
 #[derive(Clone, Copy, Debug)]
-pub struct Event {
+pub struct PacketEvent {
     at: Time,
     id: u64,
     fate: Fate,
@@ -41,30 +41,30 @@ enum Fate {
 }
 
 /// A capture in progress.
-pub type Capture = capture::Capture<Event>;
+pub type LinkCapture = capture::Capture<PacketEvent>;
 
 /// A capture whose time zero is now.
 ///
 /// # Errors
 /// If it cannot be written, or there is no thread to be had.
-pub fn begin(place: (DraftFile, File)) -> io::Result<Capture> {
+pub fn begin(place: (DraftFile, File)) -> io::Result<LinkCapture> {
     let now = clock_gettime(ClockId::Realtime);
     let epoch = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-    Capture::new(place, |writer| Recorder::new(writer, epoch))
+    LinkCapture::new(place, |writer| Recorder::new(writer, epoch))
 }
 
 /// One direction's access to the capture.
 #[derive(Debug)]
-pub struct Tap {
-    events: capture::Tap<Event>,
+pub struct LinkTap {
+    events: capture::Tap<PacketEvent>,
     way: Way,
 }
 
-impl Tap {
+impl LinkTap {
     /// Access of direction `way` to a capture.
-    pub fn new(capture: &Capture, way: Way) -> Self {
+    pub fn new(capture: &LinkCapture, way: Way) -> Self {
         let events = capture.tap();
-        Tap { events, way }
+        LinkTap { events, way }
     }
 
     /// A packet enters the link.
@@ -94,18 +94,18 @@ impl Tap {
 
     fn add(&self, at: Time, packet: &Packet, fate: Fate) {
         let id = packet.buffer.as_ptr() as u64;
-        self.events.add(Event { at, id, fate });
+        self.events.add(PacketEvent { at, id, fate });
     }
 }
 
-impl capture::Event for Event {
+impl capture::Event for PacketEvent {
     const INTERFACES: &[(&str, &str)] = &[
         ("program side", "emulated, at the program"),
         ("far side", "emulated, behind the links"),
     ];
 
     fn record(self, recorder: &mut FileRecorder) {
-        let Event { at, id, fate } = self;
+        let PacketEvent { at, id, fate } = self;
         match fate {
             Fate::Entered {
                 way,

@@ -11,7 +11,7 @@ use verus_emu::log::LinkLog;
 use verus_emu::packet::Packet;
 use verus_measure::{Meter, Metrics};
 
-use super::captured::{Capture, Tap};
+use super::captured::{LinkCapture, LinkTap};
 use super::privilege::Standing;
 use super::{Args, DirectionSettings};
 use crate::draft::DraftFile;
@@ -27,7 +27,7 @@ const BIN: Duration = Duration::from_millis(100);
 pub struct Watch {
     /// Packets from the program, and to it.
     pub directions: [Measured; 2],
-    capture: Option<Capture>,
+    capture: Option<LinkCapture>,
 }
 
 /// Measures one direction, whose packets are one flow, and perhaps logs it.
@@ -35,7 +35,7 @@ pub struct Watch {
 pub struct Measured {
     meter: Meter,
     log: Option<Log>,
-    tap: Option<Tap>,
+    tap: Option<LinkTap>,
 }
 
 /// A log, and the file that it is in.
@@ -57,14 +57,14 @@ impl Log {
 
 impl Watch {
     /// New meters.
-    pub fn new(logs: [Option<Log>; 2], capture: Option<Capture>) -> Self {
+    pub fn new(logs: [Option<Log>; 2], capture: Option<LinkCapture>) -> Self {
         let [up, down] = logs;
         let directions = [(up, Way::Forth), (down, Way::Back)];
         Watch {
             directions: directions.map(|(log, way)| Measured {
                 meter: Meter::new(1, &[], BIN),
                 log,
-                tap: capture.as_ref().map(|capture| Tap::new(capture, way)),
+                tap: capture.as_ref().map(|capture| LinkTap::new(capture, way)),
             }),
             capture,
         }
@@ -106,7 +106,7 @@ impl Watch {
                 capacity_mbps: capacity_mbps.collect(),
             });
         }
-        let finish = |capture: Capture| {
+        let finish = |capture: LinkCapture| {
             standing
                 .as_caller(|| capture.finish())
                 .and_then(|done| done)

@@ -20,7 +20,7 @@ const SAME_BPS: u64 = 4000;
 const KEPT_ROUNDS: u32 = 48;
 
 /// The deliveries and losses that an acknowledgement reports.
-pub(super) struct Sample {
+pub(super) struct PolicerSample {
     pub now: Time,
     /// Bytes, in the flow's life.
     pub delivered: Bytes,
@@ -35,7 +35,7 @@ pub(super) struct Sample {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum State {
+enum PolicerState {
     /// Nothing was lost yet.
     #[default]
     Idle,
@@ -57,7 +57,7 @@ struct Stretch {
 /// A flow's detector.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Policer {
-    state: State,
+    state: PolicerState,
     /// The rate of the last stretch; the policer's, once it is known.
     rate: Option<Rate>,
     /// Lost in the flow's life.
@@ -68,15 +68,15 @@ impl Policer {
     /// The policer's rate, while there is taken to be one.
     pub(super) fn rate(&self) -> Option<Rate> {
         self.rate
-            .filter(|_| matches!(self.state, State::Known { .. }))
+            .filter(|_| matches!(self.state, PolicerState::Known { .. }))
     }
 
     pub(super) fn reset(&mut self) {
-        (self.state, self.rate) = (State::Idle, None);
+        (self.state, self.rate) = (PolicerState::Idle, None);
     }
 
-    fn begin(&mut self, sample: &Sample) {
-        self.state = State::Watching(Stretch {
+    fn begin(&mut self, sample: &PolicerSample) {
+        self.state = PolicerState::Watching(Stretch {
             since: sample.now,
             delivered: sample.delivered,
             lost: self.lost,
@@ -85,10 +85,10 @@ impl Policer {
     }
 
     /// Returns whether a rate has been kept for its time, so that the path is probed again.
-    pub(super) fn on_delivery(&mut self, sample: &Sample) -> bool {
+    pub(super) fn on_delivery(&mut self, sample: &PolicerSample) -> bool {
         self.lost += sample.lost;
         match &mut self.state {
-            State::Known { rounds } => {
+            PolicerState::Known { rounds } => {
                 *rounds += u32::from(sample.round && sample.cruising);
                 let over = *rounds >= KEPT_ROUNDS;
                 if over {
@@ -96,12 +96,12 @@ impl Policer {
                 }
                 return over;
             }
-            State::Idle => {
+            PolicerState::Idle => {
                 if !sample.lost.is_zero() {
                     self.begin(sample);
                 }
             }
-            State::Watching(stretch) => {
+            PolicerState::Watching(stretch) => {
                 stretch.rounds += u32::from(sample.round);
                 let stretch = *stretch;
                 if sample.limited || stretch.rounds > MOST_ROUNDS {
@@ -115,7 +115,7 @@ impl Policer {
     }
 
     /// A loss may end the stretch: if enough was lost in it.
-    fn end(&mut self, stretch: &Stretch, sample: &Sample) {
+    fn end(&mut self, stretch: &Stretch, sample: &PolicerSample) {
         let delivered = sample.delivered.saturating_sub(stretch.delivered);
         let lost = self.lost.saturating_sub(stretch.lost);
         if delivered.is_zero() || lost.get() * 256 < delivered.get() * LOST_OF_256 {
@@ -127,7 +127,7 @@ impl Policer {
             if apart <= before.as_bps() / 8 || apart <= SAME_BPS {
                 let mean = rate.as_bps() / 2 + before.as_bps() / 2;
                 self.rate = Some(Rate::from_bps(mean));
-                self.state = State::Known { rounds: 0 };
+                self.state = PolicerState::Known { rounds: 0 };
                 return;
             }
         }
@@ -150,7 +150,7 @@ mod tests {
         for round in from..from + 60 {
             let (arrived, lost) = kb(round);
             delivered += Bytes::new(arrived * 1000);
-            policer.on_delivery(&Sample {
+            policer.on_delivery(&PolicerSample {
                 now: Time::from_millis(round * 100),
                 delivered,
                 lost: Bytes::new(lost * 1000),
@@ -197,7 +197,7 @@ mod tests {
         let mut over = 0;
         for round in 1..=KEPT_ROUNDS {
             over = round;
-            let done = policer.on_delivery(&Sample {
+            let done = policer.on_delivery(&PolicerSample {
                 now: Time::from_millis(u64::from(round) * 100),
                 delivered: Bytes::new(1_000_000),
                 lost: Bytes::ZERO,

@@ -27,7 +27,7 @@ use verus_words::range::{OutOfRange, SHARE, WINDOW_PACKETS, Within};
 use verus_words::spec::{Row, field, words};
 
 /// A flow's Vegas.
-pub type Vegas = Tcp<Queue>;
+pub type Vegas = Tcp<VegasQueue>;
 
 /// A round with at most this many samples is Reno's (Linux).
 const TOO_FEW_SAMPLES: u64 = 2;
@@ -119,7 +119,7 @@ struct Round {
 
 /// A flow's measurements of its queue.
 #[derive(Clone, Debug)]
-pub struct Queue {
+pub struct VegasQueue {
     config: Config,
     round: Round,
     base_rtt: Option<Duration>,
@@ -127,7 +127,7 @@ pub struct Queue {
     queued: Option<f64>,
 }
 
-impl Queue {
+impl VegasQueue {
     /// Counts the sample of an acknowledgement: the round-trip time of its newest packet. Returns BaseRTT and the round's
     /// least.
     fn sample(&mut self, rtt: Duration) -> (Duration, Duration) {
@@ -170,13 +170,13 @@ impl Queue {
     }
 }
 
-impl Law for Queue {
+impl Law for VegasQueue {
     type Config = Config;
     type Memory = ();
 
     fn new(config: Config) -> Result<Self, OutOfRange> {
         config.validate()?;
-        Ok(Queue {
+        Ok(VegasQueue {
             config,
             round: Round::default(),
             base_rtt: None,

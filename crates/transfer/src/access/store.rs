@@ -60,7 +60,7 @@ pub struct Kept {
 #[serde(deny_unknown_fields)]
 struct Document {
     version: u32,
-    tokens: Vec<Entry>,
+    tokens: Vec<StoredClient>,
 }
 
 #[derive(Deserialize)]
@@ -70,14 +70,14 @@ struct Versioned {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct StoredClient {
     name: String,
     rights: String,
     made: String,
     key: String,
 }
 
-impl Entry {
+impl StoredClient {
     fn parse(self) -> Result<Kept, String> {
         let name = &self.name;
         let about = |problem: String| format!("client {name:?}: {problem}");
@@ -92,9 +92,9 @@ impl Entry {
     }
 }
 
-impl From<&Kept> for Entry {
+impl From<&Kept> for StoredClient {
     fn from(kept: &Kept) -> Self {
-        Entry {
+        StoredClient {
             name: kept.name.to_string(),
             rights: kept.rights.to_string(),
             made: humantime::format_rfc3339_seconds(kept.made).to_string(),
@@ -144,7 +144,7 @@ fn parse(text: &str) -> Result<Vec<Kept>, String> {
 fn write(home: &Home, clients: &[Kept]) -> Result<(), SecretError> {
     let document = Document {
         version: VERSION,
-        tokens: clients.iter().map(Entry::from).collect(),
+        tokens: clients.iter().map(StoredClient::from).collect(),
     };
     let mut text = serde_json::to_string_pretty(&document)
         .map_err(|error| SecretError::Make(error.to_string()))?;
