@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -407,3 +408,34 @@ def test_a_result_equals_itself_alone_and_has_a_hash() -> None:
     assert first == first
     assert first != second
     assert len({first, second, first.flows[0], first}) == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Flow("verus", ratio="2,mode=paper"), "ratio: must be one value, not `2,mode=paper`"),
+        (lambda: Flow("cubic", traffic="nope"), "traffic: traffic `nope`: unknown kind `nope`; known are "),
+        (lambda: Link.from_trace(["rate:5"]), r"trace: must be a path or the name of a channel, not ['rate:5']"),
+        (lambda: Trace.read(None), "path: must be a path or the name of a channel, not None"),
+        (lambda: Trace.generate("city-driving-3g-up", duration_s=1e6), "duration_s: must be at most 86400 seconds"),
+        (lambda: compare(schemes=None), "schemes: must be a list, not None"),
+    ],
+)
+def test_an_argument_of_no_use_is_named(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(FieldError, match=f"^{re.escape(message)}"):
+        call()
+
+
+def test_profiles_have_the_same_columns_of_each_sender() -> None:
+    none, some = (
+        simulate(link=Link.constant(5), flows=[Flow(name)], duration_s=12).results.profile
+        for name in ("cubic", "verus")
+    )
+    assert none.num_rows == 0 < some.num_rows
+    assert none.schema.field("kind") == some.schema.field("kind")
+
+
+def test_a_metric_that_is_none_is_a_key_error() -> None:
+    metrics = simulate(link=Link.constant(5), flows=[Flow("cubic")], duration_s=1).metrics
+    with pytest.raises(KeyError, match="there is no metric `3`"):
+        metrics[3]

@@ -213,7 +213,7 @@ def test_a_series_of_rates_is_a_channel_and_makes_a_trace(verus: Command, tmp_pa
     ran = verus("trace", "convert", "--rates", str(series), str(tmp_path / "town.down"))
     assert ran.code == 0, ran.err
     lines = (tmp_path / "town.down").read_text().split()
-    assert (len(lines), lines[0], lines[-1]) == (1500, "0", "1999")
+    assert (len(lines), lines[0], lines[-1]) == (1500, "1", "2000")
     compared = ["compare", "--scheme", "cubic", "--duration", "4", "--json", "--trace"]
     row = json.loads(verus(*compared, str(series)).out)
     assert abs(row["capacity_mbps"] - 9 * 1504 / 1500) < 0.01

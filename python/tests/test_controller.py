@@ -399,6 +399,11 @@ def failing(body: str, **more: str) -> str:
             r"`bad.py:Bad` at 6\.0* s: it will never send again: .* its window is 0 bytes",
         ),
         (failing("", on_feedback="self.pacing_mbps = 'fast'"), r"pacing_mbps must be .* not 'fast'"),
+        (failing("", on_feedback="self.window_bytes = True"), r"window_bytes must be .* not True"),
+        (
+            failing("", on_start="self.budget_bytes = 3"),
+            r"it will never send again: .* its budget 3 bytes",
+        ),
         (
             failing("", on_start="pass"),
             r"Bad.on_start at 0\.0* s: it set none of window_bytes, budget_bytes and pacing",
@@ -502,3 +507,21 @@ def test_ctrl_c_ends_runs_of_python(mine: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         simulate(link=Link.constant(8), flows=[Flow(f"{mine}:Mine")], duration_s=1e5)
     timer.join()
+
+
+def test_ctrl_c_ends_a_call_that_does_not_end_by_itself(tmp_path: Path) -> None:
+    source = failing("call_limit_s = 1e9", on_feedback="while True: pass")
+    (tmp_path / "bad.py").write_text(source)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        simulate(link=Link.constant(8), flows=[Flow(f"{tmp_path}/bad.py:Bad")], duration_s=1)
+    timer.join()
+
+
+@pytest.mark.parametrize("value", ["-1", "0", "float('nan')", "'x'", "None", "True"])
+def test_limits_of_a_class_are_times_above_0(value: str, tmp_path: Path) -> None:
+    for name in ("call_limit_s", "run_limit_s"):
+        (tmp_path / "bad.py").write_text(failing(f"{name} = {value}"))
+        with pytest.raises(ValueError, match=f"{name} must be a number of seconds above 0, not "):
+            Flow(f"{tmp_path}/bad.py:Bad")

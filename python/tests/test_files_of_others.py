@@ -374,3 +374,13 @@ def test_a_run_in_which_something_arrived_says_nothing(verus: Command) -> None:
     ran = verus("compare", "--scheme", "cubic", "--duration", "1", "--json", "--trace", "rate:9")
     assert "Warning" not in ran.err
     assert json.loads(ran.out)["loss_rate"] == 0
+
+
+def test_a_converted_series_of_rates_has_its_rate_and_may_be_fitted(verus: Command) -> None:
+    Path("r.csv").write_text("start_s,end_s,mbps\n0,1,12\n1,2,12\n")
+    assert verus("trace", "convert", "--rates", "r.csv", "r.down").out == "r.down: 2000 opportunities, 2 s\n"
+    (info,) = (json.loads(line) for line in verus("trace", "info", "r.down", "--json").out.splitlines())
+    assert (info["duration_s"], info["mean_mbps"], info["share_of_ms_delivering"]) == (2, 12, 1)
+    assert verus("trace", "fit", "r.csv").code == 0
+    refused = verus("trace", "convert", "--rates", "r.csv", "none/r.down")
+    assert refused.err == "verus: `none/r.down` cannot be written: there is no folder `none`\n"

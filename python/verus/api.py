@@ -25,7 +25,7 @@ from verus import _verus
 from verus.controller import Controller, Scheme, text_of
 from verus.errors import FieldError, near_or_all
 from verus.lab import store
-from verus.lab.arguments import above_zero, checked, text_list, whole
+from verus.lab.arguments import above_zero, checked, path_text, text_list, whole
 from verus.lab.inputs import cut_warnings
 from verus.lab.keywords import spelled_out
 from verus.lab.results import Results
@@ -72,7 +72,7 @@ class Metrics(dict[str, float | None]):
     """
 
     def __missing__(self, name: str) -> float | None:
-        hint = near_or_all(name, self)
+        hint = near_or_all(str(name), self)
         raise KeyError(f"there is no metric `{name}`{hint}")
 
 
@@ -139,7 +139,7 @@ class Link(PathSettings, _Bottleneck):
             ValueError: As `Link`.
             OSError: The trace cannot be read.
         """
-        return cls(trace=str(trace), **options)
+        return cls(trace=path_text("trace", trace), **options)
 
     @classmethod
     def constant(cls, mbps: float, **options: Unpack[LinkOptions]) -> Link:
@@ -213,6 +213,9 @@ class Flow:
         **params: Any,
     ) -> None:
         joined = ",".join(f"{key}={_value(value)}" for key, value in params.items())
+        for key, value in params.items():
+            if isinstance(value, str) and "," in value:
+                raise FieldError(key, f"must be one value, not `{value}`")
         self.scheme = checked("scheme", scheme, text_of)
         if joined:
             self.scheme = checked("scheme", self.scheme, lambda text: _verus.with_settings(text, joined))
@@ -222,6 +225,8 @@ class Flow:
         self.crosses = crosses
         self.bytes: int | None = plain("bytes", bytes)
         self.traffic = traffic
+        if traffic is not None:
+            checked("traffic", traffic, _verus.check_traffic)
         Contestant.from_scheme(self.scheme)
         # Valid values of `crosses` depend on the link.
         check_fields({**self.fields(), "crosses": None}, flow=True)

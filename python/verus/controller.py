@@ -272,8 +272,16 @@ def find(
         if isinstance(make, type):
             _tried.add(key)
     kind = make if isinstance(make, type) else Controller
-    limits = [float(getattr(kind, limit)) for limit in ("call_limit_s", "run_limit_s")]
-    return made, shown, f"{place}{shown}", limits[0], limits[1]
+    call_limit_s, run_limit_s = (_limit(kind, name) for name in ("call_limit_s", "run_limit_s"))
+    return made, shown, f"{place}{shown}", call_limit_s, run_limit_s
+
+
+def _limit(kind: type, name: str) -> float:
+    """A limit of a class, s."""
+    value = getattr(kind, name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:  # NaN is neither
+        raise ValueError(f"{name} must be a number of seconds above 0, not {value!r}")
+    return float(value)
 
 
 def _printing_to_stderr() -> contextlib.AbstractContextManager[object]:

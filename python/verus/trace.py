@@ -13,13 +13,16 @@ import numpy.typing as npt
 
 from verus import _verus
 from verus.errors import FieldError
-from verus.lab.arguments import above_zero, at_least, check_seed
+from verus.lab.arguments import above_zero, at_least, check_seed, path_text
 from verus.lab.inputs import cut_warnings
 
 if TYPE_CHECKING:
     from verus.report.notebook import Plot
 
 Array = npt.NDArray[Any]
+
+#: The longest that a built-in channel is generated, s.
+LONGEST_GENERATED_S = 86_400
 
 
 class Trace:
@@ -75,8 +78,9 @@ class Trace:
             OSError: It cannot be read.
             ValueError: It is no trace; the message names the line.
         """
-        parsed = _verus.trace_read(str(path))
-        for warning in cut_warnings([{"trace": str(path)}]):
+        name = path_text("path", path)
+        parsed = _verus.trace_read(name)
+        for warning in cut_warnings([{"trace": name}]):
             warnings.warn(warning, stacklevel=2)
         return cls(parsed["times_ms"], name=parsed["name"], duration_s=parsed["period_ms"] / 1000)
 
@@ -87,7 +91,7 @@ class Trace:
         Raises:
             ValueError: There is no such channel, or the duration is not above 0.
         """
-        above_zero("duration_s", duration_s, "seconds")
+        above_zero("duration_s", duration_s, "seconds", LONGEST_GENERATED_S)
         check_seed(seed)
         try:
             return cls(_verus.trace_generate(channel, seed, duration_s), name=channel)
@@ -145,5 +149,5 @@ class Trace:
     @staticmethod
     def info(path: str | PathLike[str]) -> dict[str, Any]:
         """Statistics of a trace file or a channel: rate, variation at three time scales, outages."""
-        statistics: dict[str, Any] = _verus.trace_info(str(path))
+        statistics: dict[str, Any] = _verus.trace_info(path_text("path", path))
         return statistics

@@ -381,7 +381,9 @@ impl Typed {
             ));
         }
         if let Some(gap) = self.gap.filter(|gap| *gap != 1 || self.reorder.is_none()) {
-            let late = 1.0 - 1.0 / gap.max(1) as f64;
+            // After gap − 1 late packets each one leaves at once with the probability of `reorder`, until one has.
+            let at_once = self.reorder.map_or(1.0, |(share, _)| share);
+            let late = 1.0 - 1.0 / (gap.max(1) as f64 - 1.0 + 1.0 / at_once);
             return refuse(format!(
                 "`gap {gap}` counts packets, which has no equal: use --delay-ms 0 --reorder \
                  late:p={late:.4},ms={mean}, which draws as many"
@@ -564,7 +566,7 @@ mod tests {
         for (text, words) in [
             (
                 "delay 10ms reorder 25% 50% gap 5",
-                "`gap 5` counts packets, which has no equal: use --delay-ms 0 --reorder late:p=0.8000,ms=10",
+                "`gap 5` counts packets, which has no equal: use --delay-ms 0 --reorder late:p=0.8750,ms=10",
             ),
             (
                 "rate 5kbit 20 100 5",

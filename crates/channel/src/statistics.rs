@@ -167,7 +167,8 @@ impl Statistics {
             opportunities,
             duration_s: ms / 1000.0,
             mean_mbps: to_mbps(opportunities as f64 / ms * 1000.0),
-            share_of_ms_delivering: delivering as f64 / ms,
+            // Milliseconds 0 and `ms` are the same one of a trace that repeats.
+            share_of_ms_delivering: (delivering as f64 / ms).min(1.0),
             p5_1s_mbps: seconds.interpolated(0.05).map(to_mbps),
             p95_1s_mbps: seconds.interpolated(0.95).map(to_mbps),
             sd_ln_1s: seconds.sd_ln(),

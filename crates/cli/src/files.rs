@@ -456,7 +456,8 @@ impl FileReport<'_> {
             "duration_s": seconds,
             "goodput_mbps": delivered.map(|delivered| delivered.moved as f64 * 8e-6 / seconds.max(1e-3)),
             "rtt_ms": self.client.rtt().as_secs_f64() * 1e3,
-            "scheme": args.common.scheme.text(),
+            // The data of a file that is fetched leave by the server's scheme.
+            "scheme": (self.direction == "send").then(|| args.common.scheme.text()),
         })
     }
 }

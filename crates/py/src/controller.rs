@@ -22,7 +22,7 @@ use std::time::{Duration as Span, Instant};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
 use verus_core::configuration::Configured;
 use verus_core::{
     Allowance, Bytes, Controller, Departure, Duration, Ecn, Feedback, Rate, Time, Timeout,
@@ -166,6 +166,7 @@ impl Class {
             let class = py.import(MODULE)?.call_method1("find", arguments)?;
             let (make, name, place, call_limit_s, run_limit_s): (_, String, String, f64, f64) =
                 class.extract()?;
+            // They are above 0; one too long to count is none.
             let span = |seconds| {
                 Span::try_from_secs_f64(seconds).unwrap_or(Span::from_secs(u32::MAX.into()))
             };
@@ -200,8 +201,9 @@ impl Configured for Class {
         };
         let made = Python::attach(|py| -> PyResult<()> {
             let module = py.import(MODULE)?;
-            let thread: u64 = module.call_method0("thread")?.extract()?;
-            self.state.thread.store(thread, Ordering::Relaxed);
+            self.state
+                .thread
+                .store(thread_number(py)?, Ordering::Relaxed);
             watch_from_now(&self.state);
             let object = during(&self.state, || {
                 module.call_method1("make", (self.make.bind(py), seed))
@@ -378,7 +380,9 @@ fn number(
         return Ok(None);
     }
     match value.extract::<f64>() {
-        Ok(number) if (0.0..=most).contains(&number) => Ok(Some(number)),
+        Ok(number) if (0.0..=most).contains(&number) && !value.is_instance_of::<PyBool>() => {
+            Ok(Some(number))
+        }
         _ => {
             let shown = value.repr().map(|text| text.to_string());
             let shown = shown.unwrap_or_else(|_| "what it is".to_owned());
@@ -602,12 +606,23 @@ pub(crate) fn watch(py: Python<'_>) {
         if under_way {
             // The calling thread cannot get between the end of a call and its being counted: this one has the
             // interpreter lock.
-            let _ = py.import(MODULE).and_then(|module| {
-                module.call_method1("interrupt", (state.thread.load(Ordering::Relaxed),))
-            });
+            end_call(py, state.thread.load(Ordering::Relaxed));
         }
         false
     });
+}
+
+/// Ends the call that `thread` makes, as Python counts threads; 0 is none.
+pub(crate) fn end_call(py: Python<'_>, thread: u64) {
+    if thread != 0 {
+        let module = py.import(MODULE);
+        let _ = module.and_then(|module| module.call_method1("interrupt", (thread,)));
+    }
+}
+
+/// This thread, as Python counts threads.
+fn thread_number(py: Python<'_>) -> PyResult<u64> {
+    py.import(MODULE)?.call_method0("thread")?.extract()
 }
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -623,13 +638,24 @@ pub(crate) fn has_turn() -> bool {
 
 /// Does `work` with each of `runs`, one after another, in a thread that Python knows: it need not be made known at each call.
 /// Nothing of the kind is done by another thread meanwhile: the interpreter lock would make them take turns, and each turn
-/// would cost more than a call. Unless `has_turn`: then the thread that has it waits for these runs.
-pub(crate) fn in_one_interpreter(runs: &[usize], has_turn: bool, work: impl Fn(usize) + Sync) {
+/// would cost more than a call. Unless `has_turn`: then the thread that has it waits for these runs. Meanwhile `thread` is
+/// this thread, as Python counts it, so that [`end_call`] ends its call.
+pub(crate) fn in_one_interpreter(
+    runs: &[usize],
+    has_turn: bool,
+    thread: &AtomicU64,
+    work: impl Fn(usize) + Sync,
+) {
     if runs.is_empty() {
         return;
     }
     let _turn = (!has_turn).then(|| lock(&TURN));
     HAS_TURN.set(true);
-    Python::attach(|py| py.detach(|| runs.iter().copied().for_each(&work)));
+    Python::attach(|py| {
+        thread.store(thread_number(py).unwrap_or(0), Ordering::Relaxed);
+        py.detach(|| runs.iter().copied().for_each(&work));
+        // Under the interpreter lock, as [`end_call`] is: no other thread has the number yet.
+        thread.store(0, Ordering::Relaxed);
+    });
     HAS_TURN.set(false);
 }

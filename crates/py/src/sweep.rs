@@ -41,6 +41,8 @@ struct Work<T> {
     /// Which to run, those whose controllers are Python apart: one thread runs these, one after another.
     python: Mutex<Vec<usize>>,
     rust: Mutex<VecDeque<usize>>,
+    /// The thread that runs these, as Python counts it; 0 while none does.
+    python_thread: AtomicU64,
     /// Whether a controller of Python began these runs.
     has_turn: bool,
     stop: AtomicBool,
@@ -67,7 +69,7 @@ impl<T: Send> Work<T> {
             let _ = ended.send((index, outcome));
         };
         let python = std::mem::take(&mut *lock(&self.python));
-        controller::in_one_interpreter(&python, self.has_turn, run_one);
+        controller::in_one_interpreter(&python, self.has_turn, &self.python_thread, run_one);
         loop {
             let next = lock(&self.rust).pop_front();
             match next {
@@ -108,6 +110,7 @@ impl<T: Send + 'static> Sweep<T> {
             run: Box::new(run),
             python: Mutex::new(python),
             rust: Mutex::new(rust.into()),
+            python_thread: AtomicU64::new(0),
             has_turn: controller::has_turn(),
             stop: AtomicBool::new(false),
             done: AtomicUsize::new(0),
@@ -192,10 +195,30 @@ impl<T: Send + 'static> Sweep<T> {
         (done / self.work.scenarios.len().max(1) as f64).min(1.0)
     }
 
-    /// Ends the runs under way, and waits until they have ended.
+    /// Ends the runs under way, with a call of a controller of Python, and waits until they have ended.
     pub(crate) fn stop(&self, py: Python<'_>) {
         self.work.stop.store(true, Ordering::Relaxed);
+        while !py.detach(|| self.end_within(LOOK_EVERY)) {
+            controller::end_call(py, self.work.python_thread.load(Ordering::Relaxed));
+        }
         py.detach(|| self.join());
+    }
+
+    /// Waits until all threads have ended, but no longer than `span`; returns whether they have.
+    fn end_within(&self, span: Duration) -> bool {
+        const STEP: Duration = Duration::from_millis(1);
+        let mut waited = Duration::ZERO;
+        while !lock(&self.workers)
+            .iter()
+            .all(thread::JoinHandle::is_finished)
+        {
+            if waited >= span {
+                return false;
+            }
+            thread::sleep(STEP);
+            waited += STEP;
+        }
+        true
     }
 
     fn join(&self) {

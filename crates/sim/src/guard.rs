@@ -99,8 +99,14 @@ pub(crate) fn stuck(sender: &Sender) -> Option<String> {
     let ever = !sender.has_data() || !sender.in_flight().is_zero() || sender.next_timer().is_some();
     (!ever).then(|| {
         let window = sender.window().get();
+        let budget = sender.controller().allowance().most_more();
+        let budget = budget.map(|bytes| format!(", its budget {} bytes", bytes.get()));
+        let pace = sender.controller().pacing_rate();
+        let pace = pace.map(|rate| format!(", its pace {} Mbit/s", rate.as_mbps()));
         format!(
-            "it will never send again: nothing is in flight, it asks for no tick, and its window is {window} bytes"
+            "it will never send again: nothing is in flight, it asks for no tick, and its window is {window} bytes{}{}",
+            budget.unwrap_or_default(),
+            pace.unwrap_or_default()
         )
     })
 }

@@ -17,6 +17,7 @@ from verus.lab.arguments import above_zero, check_seed, checked
 from verus.lab.atomic_write import refuse_existing, write_whole
 from verus.lab.inputs import cut_warnings
 from verus.report.numbers import value_text
+from verus.trace import LONGEST_GENERATED_S
 
 
 def info(
@@ -98,6 +99,14 @@ def plot(
     tell(str(target))
 
 
+def _refuse_existing(out: Path, *, force: bool) -> None:
+    """As `refuse_existing`, of an argument that is no option."""
+    try:
+        refuse_existing(out, force=force)
+    except FieldError as error:
+        raise ValueError(error.problem) from error
+
+
 def convert(
     raw: Path,
     out: Path,
@@ -121,14 +130,18 @@ def convert(
     force
         Replace a file that exists.
     """
-    refuse_existing(out, force=force)
+    _refuse_existing(out, force=force)
     times, period_ms = _verus.trace_convert(str(raw), rates)
+    if rates:
+        # A trace lasts until its last opportunity. At the end of its millisecond rather than at its beginning, the last
+        # one of a series that is not silent there is at the end of the series.
+        times = times + 1
     if warning := _verus.cut_warning(raw):
         talk.say(f"Warning: {warning}")
     _verus.trace_write(times, str(out))
     last_ms = int(times[-1])
     silence = f" (the format has no place for {(period_ms - last_ms) / 1000:g} s of silence at the end)"
-    tell(f"{out}: {len(times)} opportunities, {last_ms / 1000:g} s{silence if period_ms > last_ms + 1 else ''}")
+    tell(f"{out}: {len(times)} opportunities, {last_ms / 1000:g} s{silence if period_ms > last_ms else ''}")
 
 
 def generate(
@@ -155,9 +168,9 @@ def generate(
     force
         Replace a file that exists.
     """
-    above_zero("duration_s", duration, "seconds")
+    above_zero("duration_s", duration, "seconds", LONGEST_GENERATED_S)
     check_seed(seed)
-    refuse_existing(out, force=force)
+    _refuse_existing(out, force=force)
     times = _verus.trace_generate(name, seed, duration)
     _verus.trace_write(times, str(out))
     tell(f"{out}: {len(times)} opportunities, {int(times[-1]) / 1000:g} s")

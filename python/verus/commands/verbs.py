@@ -106,7 +106,7 @@ VERBS = {
     "trace": Verb(
         "Show, generate, convert and fit traces; download public recordings.",
         "",
-        ("verus trace info city-driving-3g-up rate:12",),
+        ("verus trace info city-driving-3g-up city-driving-3g-down",),
     ),
     "trace info": Verb("Statistics of a trace.", "trace", ("verus trace info city-driving-3g-up",)),
     "trace plot": Verb(

@@ -345,9 +345,7 @@ def _described(binary: str, built: Path, source: Path, lacking: list[str]) -> Gu
     names = "/proc/sys/kernel/osrelease /proc/sys/net/ipv4/tcp_available_congestion_control"
     done = _in_guest(binary, built, ["cat", *names.split()])
     if done.returncode:
-        raise RuntimeError(
-            f"the kernel that was built does not run here: {error_line(done.stderr)}"
-        )
+        raise RuntimeError(f"the kernel that was built does not run here: {error_line(done.stderr)}")
     release, controls = done.stdout.splitlines()
     return GuestKernel(
         release=release,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
-from os import PathLike
+from os import PathLike, fspath
 from typing import TypeVar
 
 from verus.errors import FieldError, not_utf8
@@ -16,9 +16,18 @@ Parsed = TypeVar("Parsed")
 
 def text_list(name: str, values: Iterable[Entry]) -> Iterable[Entry]:
     """Returns `values`; refuses a single text, which would otherwise be taken for a list of letters."""
+    if values is None:
+        raise FieldError(name, "must be a list, not None")
     if isinstance(values, str | PathLike) or not isinstance(values, Iterable):
         raise FieldError(name, f"must be a list, such as [{values!r}], not {values!r} alone")
     return values
+
+
+def path_text(name: str, path: str | PathLike[str]) -> str:
+    """A path, or the name of a channel, as text."""
+    if not isinstance(path, str | PathLike) or not isinstance(text := fspath(path), str):
+        raise FieldError(name, f"must be a path or the name of a channel, not {path!r}")
+    return text
 
 
 def _number(name: str, value: float) -> None:

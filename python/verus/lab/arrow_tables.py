@@ -96,7 +96,8 @@ def of_runs(parts: Sequence[tuple[int, Run, Mapping[str, Any]]]) -> pa.Table:
 def _array(values: Any) -> pa.Array:
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
         return pa.array(values, from_pandas=True)
-    return pa.array(values)
+    # Numbers are arrays, so an empty list is one of texts.
+    return pa.array(values, pa.string()) if isinstance(values, list) and not values else pa.array(values)
 
 
 def stack(tables: Sequence[pa.Table]) -> pa.Table:

@@ -409,7 +409,9 @@ def fit_loss_model(lost: Lost) -> tuple[LossModel, str]:
     Raises:
         ValueError: There are fewer than `LEAST_LOSSES` losses, or nothing but losses.
     """
-    if np.count_nonzero(lost) < LEAST_LOSSES or lost.all():
+    if lost.all():
+        raise ValueError(f"all of {len(lost)} packets were lost; a fit takes some that arrived")
+    if np.count_nonzero(lost) < LEAST_LOSSES:
         raise ValueError(f"{np.count_nonzero(lost)} of {len(lost)} packets were lost; a fit takes {LEAST_LOSSES}")
     from scipy.special import expit, logit
 
@@ -572,7 +574,8 @@ def fit_rate(times_ms: NDArray[np.int64]) -> Fit:
         ValueError: They last less than 2 s.
     """
     duration_ms = int(times_ms[-1]) if len(times_ms) else 0
-    if duration_ms < 20 * _RATE_BIN_MS:
+    # The last opportunity may be in the last millisecond.
+    if duration_ms < 20 * _RATE_BIN_MS - 1:
         raise ValueError(f"{duration_ms / 1000:g} s of a channel; a fit takes 2 s")
     seconds = min(_LONGEST_S, duration_ms / 1000)
     built_in = _built_in(seconds)

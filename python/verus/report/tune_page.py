@@ -117,9 +117,10 @@ def saved(search: Json) -> str:
     """How many simulations racing saved."""
     runs, seconds = search["runs"], search["simulated_s"]
     share = percent(1 - seconds["done"] / seconds["all"]) if seconds["all"] else "0.0"
+    done = len(search["candidates"])
     stopped = sum(candidate["state"] == STOPPED for candidate in search["candidates"])
     return (
-        f"{len(search['candidates'])} of {search['planned']} candidates: {runs['done']} of {runs['all']} runs; racing "
+        f"{done} of {max(done, search['planned'])} candidates: {runs['done']} of {runs['all']} runs; racing "
         f"stopped {stopped} candidates and saved {share} % of the simulated time"
     )
 
