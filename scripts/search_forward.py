@@ -1,13 +1,14 @@
 """Searches over constants of `forward` on rows that docs/forward.md does not judge it by.
 
-    python scripts/search_forward.py --traces FOLDER --candidates 764    # half an hour of processor time
+    python scripts/search_forward.py --traces FOLDER --candidates 961 --journal FILE    # an hour on two cores; resumes
     python scripts/search_forward.py --traces FOLDER --compare forward:loss_price=150,damping=5 forward
     python scripts/search_forward.py --traces FOLDER --judge forward:loss_price=20    # beside the default
 
 The rows ask what the study of `forward` asks, at other rates, round trips, numbers of flows, and starts in the
 recordings of the tuned half. A candidate's cost is the weighted sum of each group's mean shortfall from the study's
 bounds. A candidate whose cost exceeds that of the last finalist runs no further group. Small shares and crowds are
-chaotic, so finalists, and the senders of `--compare`, repeat the rows with five round trips. `--judge` runs the study.
+chaotic: candidates have the five round trips in turn, and finalists, and the senders of `--compare`, repeat the rows
+with all of them. `--judge` runs the study.
 
 The keys are those of the build for research (the feature `parts`), which this script makes first.
 """
@@ -42,10 +43,11 @@ KEYS = {
     "damping": (2, 14),
     "lost_steps": (4, 32),
     "high_percent": (110, 260),
+    "root": (2, 4),
 }
 #: Constants that the search began with.
-START = {"growth": 60, "lateness": 60, "loss_price": 150, "damping": 5, "lost_steps": 8, "high_percent": 150}
-#: One-way delays, ms, of the repetitions; the search uses the first.
+START = {"growth": 60, "lateness": 60, "loss_price": 150, "damping": 5, "lost_steps": 8, "high_percent": 150, "root": 3}
+#: One-way delays, ms, of the repetitions.
 DELAYS_MS = (20.0, 16.3, 23.1, 28.7, 13.2)
 #: The shortfall that counts as 1, by value.
 SCALE = {
@@ -156,16 +158,26 @@ def cost(by_group: Mapping[str, Sequence[float]]) -> float:
     return sum(WEIGHT[group] * fmean(each) for group, each in by_group.items())
 
 
-def search(files: Mapping[str, str], candidates: int) -> Iterator[str]:
-    """The finalists of so many candidates by Optuna's Parzen trees, which begin with `START`."""
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(multivariate=True, n_startup_trials=100, seed=1))
-    study.enqueue_trial(START)
-    best: list[float] = []
+def search(files: Mapping[str, str], candidates: int, journal: Path | None) -> Iterator[str]:
+    """The finalists of so many candidates by Optuna's Parzen trees, which begin with `START` or go on with `journal`."""
+    storage = None
+    if journal is not None:
+        storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
+    study = optuna.create_study(study_name="forward", storage=storage, load_if_exists=True)
+    earlier = study.trials
+    # A sampler's random numbers do not last: each process has others.
+    study.sampler = optuna.samplers.TPESampler(multivariate=True, n_startup_trials=100, seed=1 + len(earlier))
+    if not earlier:
+        study.enqueue_trial(START)
+    complete = optuna.trial.TrialState.COMPLETE
+    best = sorted(trial.values[0] for trial in earlier if trial.state == complete)[:FINALISTS]
 
     def tried(trial: optuna.Trial) -> float:
         values = {name: trial.suggest_int(name, *ends) for name, ends in KEYS.items()}
         by_group: dict[str, list[float]] = {}
-        for step, (group, each) in enumerate(shortfalls(named(values), files, DELAYS_MS[0])):
+        for step, (group, each) in enumerate(
+            shortfalls(named(values), files, DELAYS_MS[trial.number % len(DELAYS_MS)])
+        ):
             by_group[group] = each
             trial.report(cost(by_group), step)
             if len(best) == FINALISTS and cost(by_group) > best[-1]:
@@ -173,8 +185,8 @@ def search(files: Mapping[str, str], candidates: int) -> Iterator[str]:
         best[:] = sorted([*best, cost(by_group)])[:FINALISTS]
         return cost(by_group)
 
-    study.optimize(tried, n_trials=candidates, show_progress_bar=sys.stderr.isatty())
-    full = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    study.optimize(tried, n_trials=max(candidates - len(earlier), 0), show_progress_bar=sys.stderr.isatty())
+    full = [trial for trial in study.trials if trial.state == complete]
     finalists = sorted(full, key=lambda trial: trial.values[0])[:FINALISTS]
     yield f"{len(study.trials)} candidates, {len(full)} with all rows; costs with one round trip: " + ", ".join(
         f"{trial.values[0]:.2f}" for trial in finalists
@@ -217,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", required=True, help="the folder of recordings")
     parser.add_argument("--candidates", type=int, default=120)
+    parser.add_argument("--journal", type=Path, help="the file that a search goes on with")
     parser.add_argument("--compare", nargs="+", metavar="SCHEME", default=[])
     parser.add_argument("--judge", nargs="+", metavar="SCHEME", default=[])
     options = parser.parse_args()
@@ -233,7 +246,7 @@ def main() -> None:
     elif options.compare:
         lines = compare(files, options.compare)
     else:
-        lines = search(files, options.candidates)
+        lines = search(files, options.candidates, options.journal)
     for line in lines:
         print(line, flush=True)
 

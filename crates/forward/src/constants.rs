@@ -18,6 +18,8 @@ pub struct Constants {
     pub lost_steps: u64,
     /// The queue above which a flow drains early, in percent of the target.
     pub high_percent: u64,
+    /// The root of 10 Mbit/s ÷ r that s grows with: 2, 3 or 4.
+    pub root: u64,
 }
 
 impl Constants {
@@ -29,5 +31,6 @@ impl Constants {
         damping: 8,
         lost_steps: 8,
         high_percent: 150,
+        root: 3,
     };
 }

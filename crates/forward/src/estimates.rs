@@ -50,8 +50,12 @@ const LONGEST_LOOK: Duration = Duration::from_millis(200);
 const UNMEASURED: Duration = Duration::from_millis(80);
 
 /// s at the rate r.
-fn steady_queue(budget: Duration, rate: Rate) -> Duration {
-    Duration::from_micros(law::steady(budget.as_micros(), rate.as_bps()))
+fn steady_queue(parts: &Parts, budget: Duration, rate: Rate) -> Duration {
+    Duration::from_micros(law::steady_with(
+        parts.constants(),
+        budget.as_micros(),
+        rate.as_bps(),
+    ))
 }
 
 /// The measurements of one flow.
@@ -103,7 +107,7 @@ impl Estimates {
             observed_at: Time::ZERO,
             drained_at: Time::ZERO,
             rate: Rate::default(),
-            steady: steady_queue(budget, Rate::default()),
+            steady: steady_queue(&parts, budget, Rate::default()),
             base: Duration::ZERO,
             queue: Duration::ZERO,
             target: Duration::ZERO,
@@ -168,7 +172,7 @@ impl Estimates {
         if rate != self.rate {
             let before = self.steady_data();
             self.rate = rate;
-            self.steady = steady_queue(self.budget, rate);
+            self.steady = steady_queue(&self.parts, self.budget, rate);
             self.room.on_rate(before, self.steady_data());
         }
     }

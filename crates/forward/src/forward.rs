@@ -149,6 +149,8 @@ impl Configuration for Config {
         constant!(lost_steps),
         #[cfg(feature = "parts")]
         constant!(high_percent),
+        #[cfg(feature = "parts")]
+        constant!(root),
     ];
 }
 

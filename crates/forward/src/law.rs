@@ -129,7 +129,7 @@ pub fn target(channel: &Channel) -> u64 {
 pub(super) fn target_with(constants: &Constants, channel: &Channel) -> u64 {
     let budget = channel.budget.min(1 << 20);
     let rate = channel.rate.clamp(1, FASTEST);
-    let steady = steady(budget, rate);
+    let steady = steady_with(constants, budget, rate);
     let empty = channel.empty.min(ONE).saturating_sub(SPARE);
     let late = ONE + constants.lateness * channel.late.min(ONE);
     let bracket = ONE + ((constants.growth * empty) << 16) / late;
@@ -147,10 +147,22 @@ pub(super) fn target_with(constants: &Constants, channel: &Channel) -> u64 {
 /// s, the target queue on a steady link of `rate` bit/s, µs.
 #[must_use]
 pub fn steady(budget: u64, rate: u64) -> u64 {
+    steady_with(&Constants::DEFAULT, budget, rate)
+}
+
+#[inline]
+pub(super) fn steady_with(constants: &Constants, budget: u64, rate: u64) -> u64 {
     let budget = budget.min(1 << 20);
     // The root is in 2^-13, and at most 216 × 2^13. The bracket of q is in 2^-16, and at most 60 ×
     // 2^16. Together they take 49 bits.
-    let root = cube_root((REFERENCE << 39) / rate.clamp(1, FASTEST));
+    let rate = rate.clamp(1, FASTEST);
+    let root = match constants.root {
+        2 => ((REFERENCE << 26) / rate).isqrt(),
+        4 => ((u128::from(REFERENCE) << 52) / u128::from(rate))
+            .isqrt()
+            .isqrt() as u64,
+        _ => cube_root((REFERENCE << 39) / rate),
+    };
     ((budget * STEADY.0 / STEADY.1) * root) >> 13
 }
 
@@ -265,6 +277,22 @@ mod tests {
     fn the_target_queue_falls_with_the_cube_root_of_the_rate() {
         for (mbps, q) in [(10.0, 26e3), (80.0, 13e3), (1.25, 52e3), (10_000.0, 2.6e3)] {
             near(target(&steady(mbps)), q);
+        }
+    }
+
+    #[test]
+    fn the_root_can_be_another() {
+        for (root, rate, q) in [
+            (2, 40.0, 13e3),
+            (2, 0.1, 260e3),
+            (4, 160.0, 13e3),
+            (4, 0.001, 260e3),
+        ] {
+            let constants = Constants {
+                root,
+                ..Constants::DEFAULT
+            };
+            near(target_with(&constants, &steady(rate)), q);
         }
     }
 
