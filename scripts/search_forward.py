@@ -159,13 +159,13 @@ def cost(by_group: Mapping[str, Sequence[float]]) -> float:
 
 
 def search(files: Mapping[str, str], candidates: int, journal: Path | None) -> Iterator[str]:
-    """The finalists of so many candidates by Optuna's Parzen trees, which begin with `START` or go on with `journal`."""
+    """The finalists of so many candidates by Optuna's Parzen trees, which begin with `START` or with `journal`."""
     storage = None
     if journal is not None:
         storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
     study = optuna.create_study(study_name="forward", storage=storage, load_if_exists=True)
     earlier = study.trials
-    # A sampler's random numbers do not last: each process has others.
+    # Random numbers are not in the journal: with the same seed a process that resumes would draw the first ones again.
     study.sampler = optuna.samplers.TPESampler(multivariate=True, n_startup_trials=100, seed=1 + len(earlier))
     if not earlier:
         study.enqueue_trial(START)
@@ -188,8 +188,9 @@ def search(files: Mapping[str, str], candidates: int, journal: Path | None) -> I
     study.optimize(tried, n_trials=max(candidates - len(earlier), 0), show_progress_bar=sys.stderr.isatty())
     full = [trial for trial in study.trials if trial.state == complete]
     finalists = sorted(full, key=lambda trial: trial.values[0])[:FINALISTS]
-    yield f"{len(study.trials)} candidates, {len(full)} with all rows; costs with one round trip: " + ", ".join(
-        f"{trial.values[0]:.2f}" for trial in finalists
+    yield (
+        f"{len(study.trials)} candidates, {len(full)} with all rows; costs, each with one of the five round trips: "
+        + ", ".join(f"{trial.values[0]:.2f}" for trial in finalists)
     )
     yield ""
     yield from compare(files, [named(START), "forward", *(named(trial.params) for trial in finalists)])
@@ -229,7 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", required=True, help="the folder of recordings")
     parser.add_argument("--candidates", type=int, default=120)
-    parser.add_argument("--journal", type=Path, help="the file that a search goes on with")
+    parser.add_argument("--journal", type=Path, help="file that records the candidates; a search that finds it resumes")
     parser.add_argument("--compare", nargs="+", metavar="SCHEME", default=[])
     parser.add_argument("--judge", nargs="+", metavar="SCHEME", default=[])
     options = parser.parse_args()

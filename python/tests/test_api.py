@@ -415,6 +415,8 @@ def test_a_result_equals_itself_alone_and_has_a_hash() -> None:
     [
         (lambda: Flow("verus", ratio="2,mode=paper"), "ratio: must be one value, not `2,mode=paper`"),
         (lambda: Flow("cubic", traffic="nope"), "traffic: traffic `nope`: unknown kind `nope`; known are "),
+        (lambda: Flow("cubic", traffic=3), "traffic: must be text, not 3"),
+        (lambda: Flow("verus", ratio=[2, 4]), "ratio: must be one value, not `[2, 4]`"),
         (lambda: Link.from_trace(["rate:5"]), r"trace: must be a path or the name of a channel, not ['rate:5']"),
         (lambda: Trace.read(None), "path: must be a path or the name of a channel, not None"),
         (lambda: Trace.generate("city-driving-3g-up", duration_s=1e6), "duration_s: must be at most 86400 seconds"),

@@ -510,13 +510,17 @@ def test_ctrl_c_ends_runs_of_python(mine: Path) -> None:
 
 
 def test_ctrl_c_ends_a_call_that_does_not_end_by_itself(tmp_path: Path) -> None:
-    source = failing("call_limit_s = 1e9", on_feedback="while True: pass")
-    (tmp_path / "bad.py").write_text(source)
+    ended = tmp_path / "ended"
+    endless = (
+        "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass\n" + f"open({str(ended)!r}, 'x')"
+    )
+    (tmp_path / "bad.py").write_text(failing("call_limit_s = 1e9", on_feedback=endless))
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         simulate(link=Link.constant(8), flows=[Flow(f"{tmp_path}/bad.py:Bad")], duration_s=1)
     timer.join()
+    assert not ended.exists()
 
 
 @pytest.mark.parametrize("value", ["-1", "0", "float('nan')", "'x'", "None", "True"])

@@ -382,5 +382,9 @@ def test_a_converted_series_of_rates_has_its_rate_and_may_be_fitted(verus: Comma
     (info,) = (json.loads(line) for line in verus("trace", "info", "r.down", "--json").out.splitlines())
     assert (info["duration_s"], info["mean_mbps"], info["share_of_ms_delivering"]) == (2, 12, 1)
     assert verus("trace", "fit", "r.csv").code == 0
+    Path("s.csv").write_text("start_s,end_s,mbps\n0,2,7\n")
+    end = "(a trace ends with its last opportunity, 0.001 s before the end of `s.csv`)"
+    assert verus("trace", "convert", "--rates", "s.csv", "s.down").out == f"s.down: 1166 opportunities, 1.999 s {end}\n"
+    assert verus("trace", "fit", "s.csv").code == 0
     refused = verus("trace", "convert", "--rates", "r.csv", "none/r.down")
     assert refused.err == "verus: `none/r.down` cannot be written: there is no folder `none`\n"

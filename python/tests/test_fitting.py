@@ -249,6 +249,8 @@ def test_a_log_of_packets_is_read_line_by_line(verus: Command, tmp_path: Path) -
     ran = verus("trace", "fit", str(log))
     assert ran.code == 1
     assert "No fit of loss: 1 of 2 packets were lost; a fit takes 30" in ran.err
+    log.write_text(f"{fitting.HEADER}\n")
+    assert "all of 0 packets" not in verus("trace", "fit", log).err
     log.write_text("\n".join([fitting.HEADER, *(f"{at * 10}," for at in range(40))]) + "\n")
     assert (
         "No fit of loss: all of 40 packets were lost; a fit takes some that arrived" in verus("trace", "fit", log).err

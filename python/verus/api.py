@@ -212,10 +212,11 @@ class Flow:
         traffic: str | None = None,
         **params: Any,
     ) -> None:
-        joined = ",".join(f"{key}={_value(value)}" for key, value in params.items())
-        for key, value in params.items():
-            if isinstance(value, str) and "," in value:
-                raise FieldError(key, f"must be one value, not `{value}`")
+        texts = {key: _value(value) for key, value in params.items()}
+        for key, text in texts.items():
+            if "," in text:
+                raise FieldError(key, f"must be one value, not `{text}`")
+        joined = ",".join(f"{key}={text}" for key, text in texts.items())
         self.scheme = checked("scheme", scheme, text_of)
         if joined:
             self.scheme = checked("scheme", self.scheme, lambda text: _verus.with_settings(text, joined))
@@ -225,7 +226,7 @@ class Flow:
         self.crosses = crosses
         self.bytes: int | None = plain("bytes", bytes)
         self.traffic = traffic
-        if traffic is not None:
+        if isinstance(traffic, str):  # `check_fields` names any other type
             checked("traffic", traffic, _verus.check_traffic)
         Contestant.from_scheme(self.scheme)
         # Valid values of `crosses` depend on the link.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-#: The longest that a built-in channel is generated, s.
+#: The longest that a built-in channel is generated, s, as in the extension (`checked_duration`).
 LONGEST_GENERATED_S = 86_400
 
 

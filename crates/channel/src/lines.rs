@@ -267,7 +267,7 @@ pub(crate) fn for_each_cut(
         .map_err(|source| reading(what, name, Format::Plain, source))?;
     let format = Format::of_bytes(&first);
     format.supported(name)?;
-    if let Some(problem) = unread(&first) {
+    if let Some(problem) = unsupported(&first) {
         return Err(problem.of_whole(what, name));
     }
     let promised = Format::of_name(name);
@@ -338,9 +338,9 @@ pub fn cut_warning(path: &Path) -> Option<String> {
     })
 }
 
-/// The problem of a file that begins with these bytes, if no reader takes it: UTF-16 (by its
-/// byte-order mark), or what other programs compressed.
-fn unread(first: &[u8]) -> Option<Problem> {
+/// The problem of a file that begins with these bytes, if its encoding is not supported: UTF-16
+/// (by its byte-order mark), zstd, bzip2 or zip.
+fn unsupported(first: &[u8]) -> Option<Problem> {
     match first {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some(Problem::Utf16),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Problem::Packed("zstd")),
@@ -350,12 +350,13 @@ fn unread(first: &[u8]) -> Option<Problem> {
     }
 }
 
-/// The last byte of the text of the file at `path`; none if it is empty, not read, or larger than is unpacked.
+/// The last byte of the text of the file at `path`; none if it is empty, of an unsupported encoding, or
+/// larger than is unpacked.
 fn last_byte(path: &Path) -> io::Result<Option<u8>> {
     let mut file = files::open(path)?;
     let mut first = Vec::with_capacity(6);
     file.by_ref().take(6).read_to_end(&mut first)?;
-    if unread(&first).is_some() {
+    if unsupported(&first).is_some() {
         return Ok(None);
     }
     if let (Format::Plain, Opened::File(file)) = (Format::of_bytes(&first), &mut file) {
@@ -385,7 +386,7 @@ fn last_byte(path: &Path) -> io::Result<Option<u8>> {
 pub fn decompressed<'a>(mut stored: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let mut first = Vec::with_capacity(6);
     stored.by_ref().take(6).read_to_end(&mut first)?;
-    if let Some(problem) = unread(&first) {
+    if let Some(problem) = unsupported(&first) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             problem.to_string(),

@@ -380,10 +380,13 @@ impl Typed {
                 mean + jitter
             ));
         }
-        if let Some(gap) = self.gap.filter(|gap| *gap != 1 || self.reorder.is_none()) {
+        if let Some(gap) = self
+            .gap
+            .filter(|gap| *gap > 1 || (*gap == 1 && self.reorder.is_none()))
+        {
             // After gap − 1 late packets each one leaves at once with the probability of `reorder`, until one has.
             let at_once = self.reorder.map_or(1.0, |(share, _)| share);
-            let late = 1.0 - 1.0 / (gap.max(1) as f64 - 1.0 + 1.0 / at_once);
+            let late = 1.0 - 1.0 / (gap as f64 - 1.0 + 1.0 / at_once);
             return refuse(format!(
                 "`gap {gap}` counts packets, which has no equal: use --delay-ms 0 --reorder \
                  late:p={late:.4},ms={mean}, which draws as many"
@@ -564,6 +567,10 @@ mod tests {
             "delay_ms=0 reorder=late:p=0.75,ms=10,correlation=0.5"
         );
         for (text, words) in [
+            (
+                "delay 10ms gap 5",
+                "`gap 5` counts packets, which has no equal: use --delay-ms 0 --reorder late:p=0.8000,ms=10",
+            ),
             (
                 "delay 10ms reorder 25% 50% gap 5",
                 "`gap 5` counts packets, which has no equal: use --delay-ms 0 --reorder late:p=0.8750,ms=10",

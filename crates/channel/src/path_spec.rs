@@ -100,7 +100,7 @@ pub const FIELDS: &[Field] = fields! {
     reorder: path.reorder, "REORDER", "which packets arrive late, behind later ones, such as late:p=0.05,ms=10";
 };
 
-/// Where the value of a field stands.
+/// The value of a field of a path: shown as a setting, and set from a text.
 trait FieldValue {
     fn get(&self) -> Option<Setting>;
     fn set(&mut self, name: &str, text: &str, change: Option<Change>) -> Result<(), SpecError>;

@@ -153,8 +153,9 @@ pub fn steady(budget: u64, rate: u64) -> u64 {
 #[inline]
 pub(super) fn steady_with(constants: &Constants, budget: u64, rate: u64) -> u64 {
     let budget = budget.min(1 << 20);
-    // The root is in 2^-13, and at most 216 × 2^13. The bracket of q is in 2^-16, and at most 60 ×
-    // 2^16. Together they take 49 bits.
+    // The root is in 2^-13, and at most 216 × 2^13 (the square root, for research: 3163 × 2^13). The
+    // bracket of q is in 2^-16, and at most 60 × 2^16. Together they take 49 bits, and less than 54
+    // with any constants of the search.
     let rate = rate.clamp(1, FASTEST);
     let root = match constants.root {
         2 => ((REFERENCE << 26) / rate).isqrt(),

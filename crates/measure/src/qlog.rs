@@ -372,7 +372,7 @@ enum Name {
     PacketSent,
     PacketReceived,
     PacketLost,
-    SenderMetrics,
+    Metrics,
     CongestionState,
     Scenario,
     Warning,
@@ -387,12 +387,12 @@ impl Name {
             (Name::PacketSent, Dialect::Draft) => "quic:packet_sent",
             (Name::PacketReceived, Dialect::Draft) => "quic:packet_received",
             (Name::PacketLost, Dialect::Draft) => "quic:packet_lost",
-            (Name::SenderMetrics, Dialect::Draft) => "quic:recovery_metrics_updated",
+            (Name::Metrics, Dialect::Draft) => "quic:recovery_metrics_updated",
             (Name::CongestionState, Dialect::Draft) => "quic:congestion_state_updated",
             (Name::PacketSent, Dialect::Compatible) => "transport:packet_sent",
             (Name::PacketReceived, Dialect::Compatible) => "transport:packet_received",
             (Name::PacketLost, Dialect::Compatible) => "recovery:packet_lost",
-            (Name::SenderMetrics, Dialect::Compatible) => "recovery:metrics_updated",
+            (Name::Metrics, Dialect::Compatible) => "recovery:metrics_updated",
             (Name::CongestionState, Dialect::Compatible) => "recovery:congestion_state_updated",
             (Name::Scenario, _) => "simulation:scenario",
             (Name::Warning, _) => "loglevel:warning",
@@ -618,7 +618,7 @@ impl Qlog {
         let news = metrics.clone().since(&self.reported);
         if !news.is_empty() {
             self.reported = metrics;
-            self.event(now, Name::SenderMetrics, &news);
+            self.event(now, Name::Metrics, &news);
         }
         let phase = controller.phase();
         if let Some(new) = phase.filter(|_| phase != self.phase) {

@@ -129,9 +129,9 @@ impl Deliveries {
     }
 }
 
-/// The fate of the packets of a round trip.
+/// Counts of a round trip: packets that arrived and were lost, and the longest queue.
 #[derive(Clone, Copy, Debug, Default)]
-struct RoundFates {
+struct RoundTally {
     /// It ends with the first packet to leave after it began.
     end: Option<u64>,
     acked: u64,
@@ -145,7 +145,7 @@ pub struct Saturate {
     config: Config,
     packet_size: Bytes,
     deliveries: Deliveries,
-    round: RoundFates,
+    round: RoundTally,
     newest_sent: u64,
     /// T, lowered where the queue is too short for it.
     target: Duration,
@@ -174,7 +174,7 @@ impl Saturate {
         Ok(Saturate {
             packet_size: Bytes::new(1500),
             deliveries: Deliveries::default(),
-            round: RoundFates::default(),
+            round: RoundTally::default(),
             newest_sent: 0,
             target: config.delay,
             overflowed: false,
@@ -231,7 +231,7 @@ impl Saturate {
         if newest < *self.round.end.get_or_insert(next) {
             return;
         }
-        let RoundFates {
+        let RoundTally {
             acked,
             lost,
             longest_queue,
@@ -245,9 +245,9 @@ impl Saturate {
         } else {
             (self.target + self.target / RESTORED).min(delay)
         };
-        self.round = RoundFates {
+        self.round = RoundTally {
             end: Some(next),
-            ..RoundFates::default()
+            ..RoundTally::default()
         };
     }
 
@@ -299,7 +299,7 @@ impl Controller for Saturate {
         self.last_feedback_at = timeout.now;
         self.bridged = Bytes::ZERO;
         self.window = self.packet_size * PROBE_PACKETS;
-        self.round = RoundFates::default();
+        self.round = RoundTally::default();
     }
 
     fn on_tick(&mut self, now: Time, in_flight: Bytes) {

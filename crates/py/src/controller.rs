@@ -621,7 +621,7 @@ pub(crate) fn end_call(py: Python<'_>, thread: u64) {
 }
 
 /// This thread, as Python counts threads.
-fn thread_number(py: Python<'_>) -> PyResult<u64> {
+pub(crate) fn thread_number(py: Python<'_>) -> PyResult<u64> {
     py.import(MODULE)?.call_method0("thread")?.extract()
 }
 
@@ -654,7 +654,7 @@ pub(crate) fn in_one_interpreter(
     Python::attach(|py| {
         thread.store(thread_number(py).unwrap_or(0), Ordering::Relaxed);
         py.detach(|| runs.iter().copied().for_each(&work));
-        // Under the interpreter lock, as [`end_call`] is: no other thread has the number yet.
+        // Under the interpreter lock, so that [`end_call`] seldom meets a thread that has ended.
         thread.store(0, Ordering::Relaxed);
     });
     HAS_TURN.set(false);

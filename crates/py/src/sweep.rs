@@ -170,6 +170,10 @@ impl<T: Send + 'static> Sweep<T> {
             }
             let goes_on = py.check_signals().and_then(|()| {
                 controller::watch(py);
+                if self.work.has_turn {
+                    // This thread is no main one, and no Python runs in it meanwhile: a call raises what it is to raise.
+                    controller::thread_number(py)?;
+                }
                 report(outcomes.len() - remaining, self.fraction())
             });
             failed = failed.and(goes_on.and_then(|goes_on| match goes_on {
@@ -177,7 +181,10 @@ impl<T: Send + 'static> Sweep<T> {
                 false => Err(error::simulation(&Error::Cancelled)),
             }));
         }
-        self.stop(py);
+        match &failed {
+            Ok(()) => py.detach(|| self.join()),
+            Err(_) => self.stop(py),
+        }
         failed?;
         Ok(outcomes
             .into_iter()

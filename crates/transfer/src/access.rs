@@ -166,7 +166,7 @@ pub struct Access(Kind);
 enum Kind {
     Anybody,
     One(Visitor),
-    Kept(Box<ClientFolder>),
+    Folder(Box<ClientFolder>),
 }
 
 /// Clients of a folder of secrets, which may change at any time.
@@ -207,7 +207,7 @@ impl Access {
     pub fn kept_in(home: Home, token_override: Option<Token>) -> Result<Self, SecretError> {
         let token_override = token_override.map(|token| token.key().clone());
         let list = ClientList::read(&home, token_override.as_ref())?;
-        Ok(Access(Kind::Kept(Box::new(ClientFolder {
+        Ok(Access(Kind::Folder(Box::new(ClientFolder {
             home,
             token_override,
             list: Mutex::new(list),
@@ -219,7 +219,7 @@ impl Access {
         match &self.0 {
             Kind::Anybody => None,
             Kind::One(_) => Some(1),
-            Kind::Kept(kept) => Some(kept.clients().len()),
+            Kind::Folder(folder) => Some(folder.clients().len()),
         }
     }
 
@@ -227,7 +227,7 @@ impl Access {
     pub fn refresh(&self) -> Refreshed {
         match &self.0 {
             Kind::Anybody | Kind::One(_) => Refreshed::Same,
-            Kind::Kept(kept) => kept.refresh(),
+            Kind::Folder(folder) => folder.refresh(),
         }
     }
 
@@ -254,7 +254,7 @@ impl Access {
                 key: None,
             }),
             Kind::One(client) => find(std::slice::from_ref(client)),
-            Kind::Kept(kept) => find(&kept.clients()),
+            Kind::Folder(folder) => find(&folder.clients()),
         }
     }
 
@@ -262,7 +262,7 @@ impl Access {
     pub fn still_admits(&self, visitor: &Visitor) -> bool {
         match &self.0 {
             Kind::Anybody | Kind::One(_) => true,
-            Kind::Kept(kept) => kept.clients().contains(visitor),
+            Kind::Folder(folder) => folder.clients().contains(visitor),
         }
     }
 }

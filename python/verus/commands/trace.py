@@ -76,7 +76,7 @@ def plot(
     force
         Replace a file that exists.
     """
-    above_zero("duration_s", duration, "seconds")
+    above_zero("duration_s", duration, "seconds", LONGEST_GENERATED_S)
     check_seed(seed)
     checked("trace", name, _verus.check_channel)
     from verus.report import figures, page, render
@@ -97,14 +97,6 @@ def plot(
         content = render.picture(figure.spec, target.suffix)
     write_whole(target, content)
     tell(str(target))
-
-
-def _refuse_existing(out: Path, *, force: bool) -> None:
-    """As `refuse_existing`, of an argument that is no option."""
-    try:
-        refuse_existing(out, force=force)
-    except FieldError as error:
-        raise ValueError(error.problem) from error
 
 
 def convert(
@@ -130,7 +122,7 @@ def convert(
     force
         Replace a file that exists.
     """
-    _refuse_existing(out, force=force)
+    refuse_existing(out, force=force, field="name")
     times, period_ms = _verus.trace_convert(str(raw), rates)
     if rates:
         # A trace lasts until its last opportunity. At the end of its millisecond rather than at its beginning, the last
@@ -140,8 +132,8 @@ def convert(
         talk.say(f"Warning: {warning}")
     _verus.trace_write(times, str(out))
     last_ms = int(times[-1])
-    silence = f" (the format has no place for {(period_ms - last_ms) / 1000:g} s of silence at the end)"
-    tell(f"{out}: {len(times)} opportunities, {last_ms / 1000:g} s{silence if period_ms > last_ms else ''}")
+    missing = f" (a trace ends with its last opportunity, {(period_ms - last_ms) / 1000:g} s before the end of `{raw}`)"
+    tell(f"{out}: {len(times)} opportunities, {last_ms / 1000:g} s{missing if period_ms > last_ms else ''}")
 
 
 def generate(
@@ -170,7 +162,7 @@ def generate(
     """
     above_zero("duration_s", duration, "seconds", LONGEST_GENERATED_S)
     check_seed(seed)
-    _refuse_existing(out, force=force)
+    refuse_existing(out, force=force, field="name")
     times = _verus.trace_generate(name, seed, duration)
     _verus.trace_write(times, str(out))
     tell(f"{out}: {len(times)} opportunities, {int(times[-1]) / 1000:g} s")
@@ -275,7 +267,8 @@ def fit(
     else:
         checked("name", name, _verus.check_channel)
         try:
-            fits.append(fitting.fit_rate(_verus.trace_read(name)["times_ms"]))
+            channel = _verus.trace_read(name)
+            fits.append(fitting.fit_rate(channel["times_ms"], channel["period_ms"]))
         except ValueError as error:
             raise FieldError("name", str(error)) from error
         warnings += cut_warnings([{"trace": name}])

@@ -264,6 +264,7 @@ def _seed_random_numbers(tree: Path, source: Path) -> None:
 
 
 def _keep_all_registers(tree: Path) -> None:
+    """Makes room for all vector registers. A source without the line asks the host for their size."""
     path = tree / REGISTERS_FILE
     path.write_text(path.read_text(encoding="utf-8").replace(REGISTERS_OLD, REGISTERS_NEW), encoding="utf-8")
 

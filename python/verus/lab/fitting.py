@@ -409,7 +409,7 @@ def fit_loss_model(lost: Lost) -> tuple[LossModel, str]:
     Raises:
         ValueError: There are fewer than `LEAST_LOSSES` losses, or nothing but losses.
     """
-    if lost.all():
+    if len(lost) and lost.all():
         raise ValueError(f"all of {len(lost)} packets were lost; a fit takes some that arrived")
     if np.count_nonzero(lost) < LEAST_LOSSES:
         raise ValueError(f"{np.count_nonzero(lost)} of {len(lost)} packets were lost; a fit takes {LEAST_LOSSES}")
@@ -564,18 +564,21 @@ def fit_jitter(delays_ms: Numbers) -> Fit | None:
 # Rates.
 
 
-def fit_rate(times_ms: NDArray[np.int64]) -> Fit:
+def fit_rate(times_ms: NDArray[np.int64], period_ms: int | None = None) -> Fit:
     """The channel of these opportunities of 1500 bytes: a constant rate, or the nearest built-in one.
 
     Nearest by the mean of three distances: rates in bins of 100 ms, gaps between milliseconds with an opportunity, and
     opportunities within one. The quantities compare the second half with the channel nearest to the first.
 
+    Args:
+        times_ms: The opportunities.
+        period_ms: How long the channel lasts; by default until the last one.
+
     Raises:
-        ValueError: They last less than 2 s.
+        ValueError: It lasts less than 2 s.
     """
-    duration_ms = int(times_ms[-1]) if len(times_ms) else 0
-    # The last opportunity may be in the last millisecond.
-    if duration_ms < 20 * _RATE_BIN_MS - 1:
+    duration_ms = period_ms or (int(times_ms[-1]) if len(times_ms) else 0)
+    if duration_ms < 20 * _RATE_BIN_MS:
         raise ValueError(f"{duration_ms / 1000:g} s of a channel; a fit takes 2 s")
     seconds = min(_LONGEST_S, duration_ms / 1000)
     built_in = _built_in(seconds)

@@ -129,7 +129,7 @@ struct FlowQueue<P> {
     packets: VecDeque<Departed<P>>,
     bytes: u64,
     credit: i64,
-    place: ListKind,
+    list: ListKind,
     codel: CoDel,
 }
 
@@ -159,7 +159,7 @@ impl<P: Packet> FqCodel<P> {
             packets: VecDeque::new(),
             bytes: 0,
             credit: 0,
-            place: ListKind::Out,
+            list: ListKind::Out,
             codel: codel.clone(),
         };
         FqCodel {
@@ -186,8 +186,8 @@ impl<P: Packet> FqCodel<P> {
         queue.codel.saw(packet.size.get());
         queue.packets.push_back(packet);
         self.packets += 1;
-        if queue.place == ListKind::Out {
-            (queue.place, queue.credit) = (ListKind::New, self.quantum);
+        if queue.list == ListKind::Out {
+            (queue.list, queue.credit) = (ListKind::New, self.quantum);
             self.new.push_back(index as u32);
         }
         if self.packets > self.limit {
@@ -230,7 +230,7 @@ impl<P: Packet> FqCodel<P> {
             let queue = &mut self.queues[index as usize];
             if queue.credit <= 0 {
                 queue.credit += self.quantum;
-                queue.place = ListKind::Old;
+                queue.list = ListKind::Old;
                 self.leave(from_new);
                 self.old.push_back(index);
                 continue;
@@ -251,12 +251,12 @@ impl<P: Packet> FqCodel<P> {
             }
             // A queue that runs empty on its first turn has another among the old ones, so that emptying does not bring it
             // back before all others.
-            queue.place = if from_new && !self.old.is_empty() {
+            queue.list = if from_new && !self.old.is_empty() {
                 ListKind::Old
             } else {
                 ListKind::Out
             };
-            let stays = queue.place == ListKind::Old;
+            let stays = queue.list == ListKind::Old;
             self.leave(from_new);
             if stays {
                 self.old.push_back(index);

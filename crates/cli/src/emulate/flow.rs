@@ -42,7 +42,7 @@ pub struct Flow<'a> {
     pub run_seed: u64,
 }
 
-/// A folder for logs, made by the caller.
+/// Where a run's logs go, and their format. The caller makes the folder.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogSettings {

@@ -38,18 +38,18 @@ pub struct Account {
     home: Option<PathBuf>,
 }
 
-/// The user to go on as.
+/// The user that a server, or a command for its tokens, runs as.
 #[derive(Debug)]
 pub enum ServerUser {
-    /// As the user that started it.
+    /// The user that started it.
     Same,
-    /// As root, since the user says so.
+    /// Root, since the user says so.
     #[cfg(target_os = "linux")]
     Root,
-    /// As root in name: an owner of root's files, without other rights of root.
+    /// Root without its capabilities: only an owner of root's files.
     #[cfg(target_os = "linux")]
     Bare,
-    /// As another user.
+    /// Another user.
     #[cfg(target_os = "linux")]
     Other(Account),
 }
