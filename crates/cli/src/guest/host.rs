@@ -7,11 +7,14 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{getegid, geteuid};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::{WaitOptions, getpid, set_child_subreaper};
 use verus_emu::footprint::own_folder;
 
 use super::kernel::Kernel;
@@ -34,6 +37,8 @@ const LOOK_MS: i64 = 20;
 const LOOKS: u32 = 50;
 /// Looks that a command has to end after a signal.
 const LEAVE: u32 = 250;
+/// Looks, a millisecond apart, at processes of a guest that was ended.
+const LAST_LOOKS: u32 = 5_000;
 /// Held while folders are made and removed.
 const LOCK: &str = "lock";
 /// Held as long as a folder's process lives.
@@ -176,6 +181,8 @@ fn prepare(folder: &Folder, task: Task, kernel: &Kernel) -> io::Result<Command> 
 fn attend(folder: &Path, child: Child, signals: &mut Signals, stall_s: u64) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::launcher(format_args!("virtual time: {error}"));
     let mut guest = Guest(child);
+    // What the guest leaves behind becomes a child of this process, which waits for it.
+    set_child_subreaper(Some(getpid())).map_err(|error| failed(error.into()))?;
     let mut outputs = OUTPUTS.map(|name| Tail::new(folder.join(name)));
     let mut standstill = Standstill::new(folder.join(CLOCK), guest.0.id(), stall_s);
     let (mut looks, mut leave) = (0_u32, None);
@@ -251,9 +258,17 @@ struct Guest(Child);
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // Its processes end with it (PR_SET_PDEATHSIG in the kernel's source).
         let _ = self.0.kill();
         let _ = self.0.wait();
+        // Its processes end with it (PR_SET_PDEATHSIG in the kernel's source), in a moment; they are
+        // children of this process by now.
+        for _ in 0..LAST_LOOKS {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                Ok(None) => thread::sleep(Duration::from_millis(1)),
+                Err(_) => return, // there are none
+            }
+        }
     }
 }
 
