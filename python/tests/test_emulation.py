@@ -82,7 +82,7 @@ def test_flows_of_our_controllers_have_logs(format_: str, verus: Command, tmp_pa
     logs = tmp_path / "logs"
     ran = verus(
         *("compare", "--emulate", "--trace", "rate:8", "--mix", "verus+linux:cc=cubic", "--transport", "udp", "quic"),
-        *("--duration", 2, "--jobs", 2, "--json", "--qlog", logs, "--qlog-format", format_),
+        *("--duration", 4, "--jobs", 2, "--json", "--qlog", logs, "--qlog-format", format_),
     )
     assert ran.code == 0, ran.err
     suffix = "sqlog" if format_ == "draft" else "qlog"
