@@ -654,7 +654,7 @@ pub(crate) fn in_one_interpreter(
     Python::attach(|py| {
         thread.store(thread_number(py).unwrap_or(0), Ordering::Relaxed);
         py.detach(|| runs.iter().copied().for_each(&work));
-        // Under the interpreter lock, so that [`end_call`] seldom meets a thread that has ended.
+        // Under the interpreter lock, so that [`end_call`] does not meet a thread that has ended.
         thread.store(0, Ordering::Relaxed);
     });
     HAS_TURN.set(false);

@@ -171,7 +171,7 @@ impl<T: Send + 'static> Sweep<T> {
             let goes_on = py.check_signals().and_then(|()| {
                 controller::watch(py);
                 if self.work.has_turn {
-                    // This thread is no main one, and no Python runs in it meanwhile: a call raises what it is to raise.
+                    // The controller's thread runs no Python while it waits here. This call raises a pending interrupt.
                     controller::thread_number(py)?;
                 }
                 report(outcomes.len() - remaining, self.fraction())

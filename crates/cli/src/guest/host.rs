@@ -181,7 +181,7 @@ fn prepare(folder: &Folder, task: Task, kernel: &Kernel) -> io::Result<Command> 
 fn attend(folder: &Path, child: Child, signals: &mut Signals, stall_s: u64) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::launcher(format_args!("virtual time: {error}"));
     let mut guest = Guest(child);
-    // What the guest leaves behind becomes a child of this process, which waits for it.
+    // Processes of a guest that has ended become children of this process, which waits for them.
     set_child_subreaper(Some(getpid())).map_err(|error| failed(error.into()))?;
     let mut outputs = OUTPUTS.map(|name| Tail::new(folder.join(name)));
     let mut standstill = Standstill::new(folder.join(CLOCK), guest.0.id(), stall_s);
