@@ -186,7 +186,7 @@ PRINTED = {
     "emulator.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-emu",), timed=True),
     "kernel.txt": Printed(
         "kernel.md",
-        tuple(f".venv/bin/python scripts/kernel_runs.py {table}" for table in ("page", "cost", "clients")),
+        tuple(f".venv/bin/python scripts/kernel_runs.py {table}" for table in ("page", "cost", "buffers", "clients")),
         timed=True,  # and as root
     ),
     "virtual-speed.txt": Printed("virtual.md", (".venv/bin/python scripts/virtual_speed.py",), timed=True),

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Measures `forward` in Linux's TCP, beside Cubic and BBR: three tables, each by its command (as root).
+"""Measures `forward` in Linux's TCP, beside Cubic and BBR: four tables, each by its command (as root).
 
     python scripts/kernel_runs.py page                                   # a page beside a bulk flow of the same host
     python scripts/kernel_runs.py cost                                   # per acknowledgement, per flow
+    python scripts/kernel_runs.py buffers                                # short ones, on a cable without delay
     python scripts/kernel_runs.py clients                                # iperf3, curl, ssh, rsync of real servers
 
 `--short` runs little of each, for a test that it works, without meaningful numbers. Everything
@@ -237,35 +238,36 @@ RATES = ("10mbit", "1gbit", "10gbit", None)
 
 
 def cost(options: argparse.Namespace) -> Iterator[str]:
-    """Processor time over veth (the median of runs in turn), time for an acknowledgement, and memory for a flow."""
-    seconds, rounds = (1, 1) if options.short else (5, 5)
+    """Processor time over veth (medians of runs in turn), time for an acknowledgement, and memory for a flow."""
+    seconds, rounds = (1, 1) if options.short else (3, 9)
     yield (
-        f"One flow over veth, {rounds} runs of {seconds} s of each sender in turn: medians. Processor time is that of "
-        "the sending iperf3 and its kernel; an acknowledgement's, of one more run, as counting it takes time itself."
+        f"One flow over veth, {rounds} runs of {seconds} s of each sender in turn: medians. Processor time is the "
+        "machine's, both ends together; an acknowledgement's, with the bursts after it, is of one more run, as "
+        "counting it takes time itself."
     )
     yield ""
-    yield "| link | sender | Mbit/s | processor, s per Gbyte | over BBR's | an acknowledgement, ns |"
-    yield "|---|---|---|---|---|---|"
+    yield "| link | sender | Mbit/s | processor, s per Gbyte | over BBR's | an acknowledgement, ns | all, s per Gbyte |"
+    yield "|---|---|---|---|---|---|---|"
     for rate in RATES[1:2] if options.short else RATES:
-        # Rate and processor time of each run. In turn, so that other load on the machine affects
-        # all alike.
-        measured: dict[str, list[tuple[float, float]]] = {name: [] for name in SENDERS}
+        # In turn, and each as often first, so that other load on the machine affects all alike.
+        runs: dict[str, list[Carried]] = {name: [] for name in SENDERS}
         with loaded():
-            for _round in range(rounds):
-                for name, control in SENDERS.items():
-                    measured[name].append(carried(rate, control, seconds))
+            for start in range(rounds):
+                names = list(SENDERS)
+                for name in names[start % len(names) :] + names[: start % len(names)]:
+                    runs[name].append(carried(rate, SENDERS[name], seconds))
         with sysctl("kernel.bpf_stats_enabled", "1"), loaded():
-            carried(rate, FORWARD, seconds)
+            counted = carried(rate, FORWARD, seconds)
             mine = json.loads(run(ENDPOINT, "kernel", "status", "--json"))["loaded"]
         per_ack = next(one["cpu_per_ack_ns"] for one in mine if one["name"] == FORWARD and one["registered"])
-        medians = {
-            name: [statistics.median(column) for column in zip(*runs, strict=True)] for name, runs in measured.items()
-        }
-        for name, (mbps, busy) in medians.items():
-            yield (
-                f"| {rate or 'no limit'} | {name} | {mbps:.0f} | {busy:.2f} | {busy / medians['BBR'][1]:.2f} "
-                f"| {per_ack if name == 'forward' else '–'} |"
+        for name, of_sender in runs.items():
+            mbps = statistics.median(one.mbps for one in of_sender)
+            busy = statistics.median(one.busy_s_per_gbyte for one in of_sender)
+            over = statistics.median(
+                one.busy_s_per_gbyte / bbr.busy_s_per_gbyte for one, bbr in zip(of_sender, runs["BBR"], strict=True)
             )
+            law = f"{per_ack} | {per_ack * counted.acks_per_gbyte / 1e9:.3f}" if name == "forward" else "– | –"
+            yield f"| {rate or 'no limit'} | {name} | {mbps:.0f} | {busy:.2f} | {over:.2f} | {law} |"
     flows = 200 if options.short else 10_000
     yield ""
     yield f"{flows} connections at once, both ends on one host, 20 kB carried by each."
@@ -278,27 +280,43 @@ def cost(options: argparse.Namespace) -> Iterator[str]:
         yield f"| {name} | {usage['bytes'] / flows:.0f} | {usage['status_s']:.2f} |"
 
 
-def carried(rate: str | None, control: str, seconds: int) -> tuple[float, float]:
-    """Mbit/s, and s of the processor's time per Gbyte, of one flow over a cable of that rate."""
+@dataclass(frozen=True)
+class Carried:
+    """What one flow carried, and what it cost."""
+
+    mbps: float
+    busy_s_per_gbyte: float
+    acks_per_gbyte: float
+
+
+def carried(rate: str | None, control: str, seconds: int) -> Carried:
+    """One flow over a cable of that rate."""
     with host("a") as left, host("b") as right:
-        join(left, right, rate)
+        join(left, right, *(["rate", rate, "burst", "512kb", "latency", "50ms"] if rate else []))
         with ended(right.start("iperf3", "--server")):
             time.sleep(0.3)
             words = ["iperf3", "--client", "10.9.0.2", "--json", "--congestion", control, "--time", str(seconds)]
-            totals = json.loads(left.run(*words))["end"]
-    sent = totals["sum_sent"]
-    busy = totals["cpu_utilization_percent"]["host_total"] / 100 * sent["seconds"]
-    return sent["bits_per_second"] / 1e6, busy / sent["bytes"] * 1e9
+            began, idle = time.monotonic(), idle_s()
+            sent = json.loads(left.run(*words))["end"]["sum_sent"]
+            busy = (time.monotonic() - began) * os.cpu_count() - (idle_s() - idle)
+            came = json.loads(left.run("ip", "-s", "-j", "link", "show", "v0"))[0]["stats64"]["rx"]["packets"]
+    gbytes = sent["bytes"] / 1e9
+    return Carried(sent["bits_per_second"] / 1e6, busy / gbytes, came / gbytes)
 
 
-def join(left: Host, right: Host, rate: str | None) -> None:
-    """Connects two hosts by a cable with this rate limit from the left one."""
+def idle_s() -> float:
+    """Time in which the machine's processors were idle, s."""
+    words = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=6)
+    return (int(words[4]) + int(words[5])) / os.sysconf("SC_CLK_TCK")
+
+
+def join(left: Host, right: Host, *limit: str) -> None:
+    """Connects two hosts by a cable; from the left one with a token bucket filter of these options, if any."""
     run("ip", "link", "add", "v0", "netns", left.name, "type", "veth", "peer", "name", "v0", "netns", right.name)
     for number, one in enumerate((left, right), start=1):
         run("ip", "-n", one.name, "addr", "add", f"10.9.0.{number}/24", "dev", "v0")
         run("ip", "-n", one.name, "link", "set", "v0", "up")
-    if rate is not None:
-        limit = ["rate", rate, "burst", "512kb", "latency", "50ms"]
+    if limit:
         run("tc", "-n", left.name, "qdisc", "add", "dev", "v0", "root", "tbf", *limit)
 
 
@@ -353,6 +371,47 @@ def kernel_bytes() -> int:
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     amounts = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
     return 1024 * (amounts["Slab"] + amounts["Percpu"] + amounts["VmallocUsed"])
+
+
+# --- short buffers ------------------------------------------------------------------------------
+
+#: Rate, bytes that may pass at once, and buffer, in the syntax of tc.
+SHORT_BUFFERS = (("10mbit", "5kb", "15kb"), ("100mbit", "5kb", "24kb"), ("1gbit", "64kb", "96kb"))
+
+
+def buffers(options: argparse.Namespace) -> Iterator[str]:
+    """Losses in buffers of a millisecond to twelve, where the round trip without a queue is some microseconds."""
+    seconds, rounds = (1, 1) if options.short else (5, 3)
+    yield f"Flows over veth, {rounds} runs of {seconds} s of each sender: the mean, and the largest share sent again."
+    yield ""
+    yield "| link | buffer | flows | sender | Mbit/s | sent again, % | at most, % |"
+    yield "|---|---|---|---|---|---|---|"
+    with loaded():
+        for rate, burst, buffer in SHORT_BUFFERS[:1] if options.short else SHORT_BUFFERS:
+            for flows in (1, 2):
+                for name, control in SENDERS.items():
+                    runs = [
+                        overflowing(["rate", rate, "burst", burst, "limit", buffer], control, flows, seconds)
+                        for _round in range(rounds)
+                    ]
+                    mbps = statistics.fmean(each for each, _ in runs)
+                    again = [share for _, share in runs]
+                    yield (
+                        f"| {rate} | {buffer} | {flows} | {name} | {mbps:.1f} | {statistics.fmean(again):.1f} "
+                        f"| {max(again):.1f} |"
+                    )
+
+
+def overflowing(limit: Sequence[str], control: str, flows: int, seconds: int) -> tuple[float, float]:
+    """Mbit/s of all flows together, and the percentage of segments that were sent again."""
+    with host("a") as left, host("b") as right:
+        join(left, right, *limit)
+        with ended(right.start("iperf3", "--server")):
+            time.sleep(0.3)
+            words = ["iperf3", "--client", "10.9.0.2", "--json", "--congestion", control, "--time", str(seconds)]
+            sent = json.loads(left.run(*words, "--parallel", str(flows)))["end"]["sum_sent"]
+            counts = dict(line.split()[:2] for line in left.run("nstat", "-asz").splitlines()[1:])
+    return sent["bits_per_second"] / 1e6, 100 * sent["retransmits"] / int(counts["TcpOutSegs"])
 
 
 # --- clients ------------------------------------------------------------------------------------
@@ -422,7 +481,7 @@ def servers(place: Path, server: Host, size: int) -> dict[str, tuple[list[str], 
 
 # --- the command --------------------------------------------------------------------------------
 
-TABLES = {"page": page, "cost": cost, "clients": clients}
+TABLES = {"page": page, "cost": cost, "buffers": buffers, "clients": clients}
 
 
 def main() -> None:

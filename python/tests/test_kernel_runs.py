@@ -24,7 +24,7 @@ def cannot() -> str:
     return status.stderr.strip()
 
 
-@pytest.mark.parametrize(("table", "rows"), [("page", 3), ("cost", 6), ("clients", 12)])
+@pytest.mark.parametrize(("table", "rows"), [("page", 3), ("cost", 6), ("buffers", 6), ("clients", 12)])
 def test_a_table_is_made(table: str, rows: int) -> None:
     if why := cannot():
         pytest.skip(why)

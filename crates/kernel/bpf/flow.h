@@ -8,6 +8,7 @@
 
 #include "kernel.h"
 #include "forward.h"
+#include "release.h"
 
 struct flow {
 	struct forward law;
@@ -17,6 +18,9 @@ struct flow {
 	 */
 	u32 marks;
 	u32 timeouts;
+	/* When data were last acknowledged, and how much at once, bytes. */
+	u64 acknowledged_at;
+	u64 acknowledged;
 };
 
 struct {

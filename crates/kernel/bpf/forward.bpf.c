@@ -16,12 +16,9 @@ enum { TCP_CA_CWR = 2, TCP_CA_LOSS = 4 };
 enum { TCP_CONG_NON_RESTRICTED = 1 };
 
 /*
- * A receiver acknowledges every second packet at once, and a single one after up to 40 ms (delayed
- * ACK, RFC 1122). The round trip of the latter is no measure of the path, so packets leave in
- * pairs. A pair needs a window of two pairs, since TCP sends at most half a window at once. The
- * pace enforces a small window.
+ * A pair needs a window of two pairs, since TCP sends at most half a window at once. The pace
+ * enforces a small window.
  */
-#define PAIR 2
 #define LEAST_WINDOW (2 * PAIR)
 
 /* The numbers of flows that began and ended. */
@@ -86,12 +83,6 @@ u32 flow_ssthresh(u64 *context)
 	return TCP(ARGUMENT(struct sock *, 0))->snd_ssthresh;
 }
 
-SEC("struct_ops")
-u32 flow_burst(u64 *context __attribute__((unused)))
-{
-	return PAIR;
-}
-
 /*
  * The least pace in a drain. At most a pair is in flight then, and its packets leave within 10 ms.
  * With the law's pace the second would leave after the drain, and Q would appear unchanged by the
@@ -108,16 +99,31 @@ const volatile struct {
 } config SEC(".rodata.config") = { .name = "forward", .budget_ns = 90 * MS };
 
 /* Passes window and pace to TCP, which counts packets and bytes of payload. */
-static inline void apply(struct sock *sock, const struct forward *law)
+static inline void apply(struct sock *sock, const struct flow *flow)
 {
 	struct tcp_sock *tcp = TCP(sock);
+	const struct forward *law = &flow->law;
+	enum forward_phase phase = forward_phase(law);
 	u64 packet = larger(law->packet, 1);
-	u64 pace = mul_div(law->pace / 8, tcp->mss_cache, packet);
-	int drains = forward_phase(law) == DRAIN;
-	u64 window = larger(forward_allowed(law) / packet, drains ? PAIR : LEAST_WINDOW);
+	u64 fewest = phase == DRAIN ? PAIR : LEAST_WINDOW;
+	struct release release = {
+		.now = tcp->tcp_mstamp * 1000,
+		.acknowledged_at = flow->acknowledged_at,
+		.acknowledged = flow->acknowledged,
+		.in_flight = (tcp->packets_out - (tcp->sacked_out + tcp->lost_out) + tcp->retrans_out) * packet,
+		.packet = packet,
+		.rate = law->estimates.rate,
+		.horizon = estimates_horizon(&law->estimates),
+		.limit = larger(forward_allowed(law), fewest * packet),
+		.pace = law->pace,
+	};
 
-	tcp->snd_cwnd = larger(smaller(window, tcp->snd_cwnd_clamp), 1);
-	sock->sk_pacing_rate = larger(pace, drains ? DRAIN_BYTES_PER_S : 1);
+	/* With fq, which paces instead of TCP's timer, nothing leaves between acknowledgements. */
+	if (phase == STEADY && law->window >= SMALL_PACKETS * packet && sock->sk_pacing_status == SK_PACING_NEEDED)
+		release_decide(&release);
+	tcp->snd_cwnd = larger(smaller(release.limit / packet, tcp->snd_cwnd_clamp), 1);
+	sock->sk_pacing_rate = larger(mul_div(release.pace / 8, tcp->mss_cache, packet),
+				      phase == DRAIN ? DRAIN_BYTES_PER_S : 1);
 }
 
 SEC("struct_ops")
@@ -147,7 +153,7 @@ void forward_init(u64 *context)
 	}
 	/* Status and rate are both set, since those of another congestion control would remain. */
 	sock->sk_pacing_status = SK_PACING_NEEDED;
-	apply(sock, &flow->law);
+	apply(sock, flow);
 }
 
 SEC("struct_ops")
@@ -191,7 +197,23 @@ void forward_heard(u64 *context)
 	if (!heard.rtt)
 		heard.acked = 0;
 	forward_on_heard(law, &heard);
-	apply(sock, law);
+	if (heard.acked) {
+		flow->acknowledged_at = heard.now;
+		flow->acknowledged = heard.acked;
+	}
+	apply(sock, flow);
+}
+
+/* Called before each burst. */
+SEC("struct_ops")
+u32 forward_burst(u64 *context)
+{
+	struct sock *sock = ARGUMENT(struct sock *, 0);
+	struct flow *flow = bpf_sk_storage_get(&flows, sock, 0, 0);
+
+	if (flow)
+		apply(sock, flow);
+	return PAIR;
 }
 
 SEC("struct_ops")
@@ -212,7 +234,7 @@ void forward_state(u64 *context)
 	} else if (state == TCP_CA_LOSS) {
 		flow->timeouts++;
 		forward_on_timeout(&flow->law, TCP(sock)->tcp_mstamp * 1000);
-		apply(sock, &flow->law);
+		apply(sock, flow);
 	}
 }
 
@@ -226,7 +248,7 @@ struct tcp_congestion_ops forward_operations = {
 	.set_state = (void *)forward_state,
 	.undo_cwnd = (void *)flow_undo,
 	.ssthresh = (void *)flow_ssthresh,
-	.min_tso_segs = (void *)flow_burst,
+	.min_tso_segs = (void *)forward_burst,
 	.name = "forward",
 };
 

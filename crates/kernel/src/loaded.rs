@@ -32,6 +32,7 @@ const COUNT: &str = ".data.count";
 const FLOWS: &str = "flows";
 const INIT: &str = "forward_init";
 const HEARD: &str = "forward_heard";
+const BURST: &str = "forward_burst";
 /// Of `struct tcp_congestion_ops` in `kernel.h`, where the name begins: behind five pointers.
 const NAME_AT: usize = 5 * 8;
 /// Of `config`: a name and its zeros, and a number.
@@ -165,10 +166,13 @@ pub fn list() -> Result<Vec<Loaded>, Error> {
     };
     let mut loaded: Vec<Loaded> = named(INIT).filter_map(read).collect();
     for one in &mut loaded {
-        let ack_program = named(HEARD).find(|program| program.map_ids.contains(&one.flows));
-        one.per_ack = ack_program
+        let of_one = |name| named(name).find(|program| program.map_ids.contains(&one.flows));
+        let bursts_ns = of_one(BURST).map_or(0, |program| program.run_time_ns);
+        one.per_ack = of_one(HEARD)
             .filter(|program| program.run_cnt > 0)
-            .map(|program| Duration::from_nanos(program.run_time_ns / program.run_cnt));
+            .map(|program| {
+                Duration::from_nanos((program.run_time_ns + bursts_ns) / program.run_cnt)
+            });
     }
     loaded.sort_by_key(|one| one.program);
     // Of several of one name, only the last can be registered under it.

@@ -101,7 +101,7 @@ pub struct Loaded {
     pub begun: u64,
     /// Of these, those that have ended or changed to another.
     pub ended: u64,
-    /// The mean cost of an acknowledgement; `None` unless `sysctl kernel.bpf_stats_enabled=1` was
+    /// The mean cost of an acknowledgement and of the bursts after it; `None` unless `sysctl kernel.bpf_stats_enabled=1` was
     /// set meanwhile.
     pub per_ack: Option<Duration>,
     /// The map in which its flows' state is.

@@ -8,6 +8,7 @@ mod law;
 mod object;
 mod path;
 mod program;
+mod release;
 #[path = "../../../../fuzz/checks/replay.rs"]
 mod replay;
 mod vectors;
