@@ -298,7 +298,7 @@ def carried(rate: str | None, control: str, seconds: int) -> Carried:
             words = ["iperf3", "--client", "10.9.0.2", "--json", "--congestion", control, "--time", str(seconds)]
             began, idle = time.monotonic(), idle_s()
             sent = json.loads(left.run(*words))["end"]["sum_sent"]
-            busy = (time.monotonic() - began) * os.cpu_count() - (idle_s() - idle)
+            busy = (time.monotonic() - began) * os.sysconf("SC_NPROCESSORS_ONLN") - (idle_s() - idle)
             came = json.loads(left.run("ip", "-s", "-j", "link", "show", "v0"))[0]["stats64"]["rx"]["packets"]
     gbytes = sent["bytes"] / 1e9
     return Carried(sent["bits_per_second"] / 1e6, busy / gbytes, came / gbytes)
