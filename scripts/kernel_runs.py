@@ -239,15 +239,18 @@ RATES = ("10mbit", "1gbit", "10gbit", None)
 
 def cost(options: argparse.Namespace) -> Iterator[str]:
     """Processor time over veth (medians of runs in turn), time for an acknowledgement, and memory for a flow."""
-    seconds, rounds = (1, 1) if options.short else (3, 9)
+    seconds, rounds = (1, 1) if options.short else (3, 7)
     yield (
         f"One flow over veth, {rounds} runs of {seconds} s of each sender in turn: medians. Processor time is the "
-        "machine's, both ends together; an acknowledgement's, with the bursts after it, is of one more run, as "
-        "counting it takes time itself."
+        "machine's, both ends together, less what it takes without a flow; an acknowledgement's, with the bursts after "
+        "it, is of one more run, as counting it takes time itself."
     )
     yield ""
     yield "| link | sender | Mbit/s | processor, s per Gbyte | over BBR's | an acknowledgement, ns | all, s per Gbyte |"
     yield "|---|---|---|---|---|---|---|"
+    began = busy_s()
+    time.sleep(seconds)
+    usual = (busy_s() - began) / seconds
     for rate in RATES[1:2] if options.short else RATES:
         # In turn, and each as often first, so that other load on the machine affects all alike.
         runs: dict[str, list[Carried]] = {name: [] for name in SENDERS}
@@ -255,9 +258,9 @@ def cost(options: argparse.Namespace) -> Iterator[str]:
             for start in range(rounds):
                 names = list(SENDERS)
                 for name in names[start % len(names) :] + names[: start % len(names)]:
-                    runs[name].append(carried(rate, SENDERS[name], seconds))
+                    runs[name].append(carried(rate, SENDERS[name], seconds, usual))
         with sysctl("kernel.bpf_stats_enabled", "1"), loaded():
-            counted = carried(rate, FORWARD, seconds)
+            counted = carried(rate, FORWARD, seconds, usual)
             mine = json.loads(run(ENDPOINT, "kernel", "status", "--json"))["loaded"]
         per_ack = next(one["cpu_per_ack_ns"] for one in mine if one["name"] == FORWARD and one["registered"])
         for name, of_sender in runs.items():
@@ -289,25 +292,26 @@ class Carried:
     acks_per_gbyte: float
 
 
-def carried(rate: str | None, control: str, seconds: int) -> Carried:
-    """One flow over a cable of that rate."""
+def carried(rate: str | None, control: str, seconds: int, usual: float) -> Carried:
+    """One flow over a cable of that rate, where `usual` processors are busy without it."""
     with host("a") as left, host("b") as right:
         join(left, right, *(["rate", rate, "burst", "512kb", "latency", "50ms"] if rate else []))
         with ended(right.start("iperf3", "--server")):
             time.sleep(0.3)
             words = ["iperf3", "--client", "10.9.0.2", "--json", "--congestion", control, "--time", str(seconds)]
-            began, idle = time.monotonic(), idle_s()
+            began, busy_before = time.monotonic(), busy_s()
             sent = json.loads(left.run(*words))["end"]["sum_sent"]
-            busy = (time.monotonic() - began) * os.sysconf("SC_NPROCESSORS_ONLN") - (idle_s() - idle)
+            busy = busy_s() - busy_before - usual * (time.monotonic() - began)
             came = json.loads(left.run("ip", "-s", "-j", "link", "show", "v0"))[0]["stats64"]["rx"]["packets"]
     gbytes = sent["bytes"] / 1e9
     return Carried(sent["bits_per_second"] / 1e6, busy / gbytes, came / gbytes)
 
 
-def idle_s() -> float:
-    """Time in which the machine's processors were idle, s."""
+def busy_s() -> float:
+    """Time in which the machine's processors were not idle, since a fixed moment, s."""
     words = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=6)
-    return (int(words[4]) + int(words[5])) / os.sysconf("SC_CLK_TCK")
+    idle = (int(words[4]) + int(words[5])) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic() * os.sysconf("SC_NPROCESSORS_ONLN") - idle
 
 
 def join(left: Host, right: Host, *limit: str) -> None:
