@@ -285,7 +285,7 @@ def cost(options: argparse.Namespace) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Carried:
-    """What one flow carried, and what it cost."""
+    """The data of one flow, and their cost."""
 
     mbps: float
     busy_s_per_gbyte: float
@@ -302,9 +302,9 @@ def carried(rate: str | None, control: str, seconds: int, usual: float) -> Carri
             began, busy_before = time.monotonic(), busy_s()
             sent = json.loads(left.run(*words))["end"]["sum_sent"]
             busy = busy_s() - busy_before - usual * (time.monotonic() - began)
-            came = json.loads(left.run("ip", "-s", "-j", "link", "show", "v0"))[0]["stats64"]["rx"]["packets"]
+            ack_packets = json.loads(left.run("ip", "-s", "-j", "link", "show", "v0"))[0]["stats64"]["rx"]["packets"]
     gbytes = sent["bytes"] / 1e9
-    return Carried(sent["bits_per_second"] / 1e6, busy / gbytes, came / gbytes)
+    return Carried(sent["bits_per_second"] / 1e6, busy / gbytes, ack_packets / gbytes)
 
 
 def busy_s() -> float:

@@ -9,8 +9,7 @@
  * (IP), rates in bit/s.
  *
  * Features of the core that are missing here: arrival times by the receiver's clock; the parts that
- * can be left out for research; and the release of packets between acknowledgements, which is the
- * kernel's.
+ * can be left out for research; and the release of packets, which is TCP's (release.h).
  */
 #ifndef VERUS_FORWARD_H
 #define VERUS_FORWARD_H

@@ -149,7 +149,7 @@ fn where_acknowledgements_come_as_r_says_the_window_stays_full() {
                 tcp.state.in_flight
             );
         }
-        // What is sent lags by a pair at most.
+        // Departures lag by a pair at most.
         let acknowledged = 500 * packets * PACKET;
         assert!(
             tcp.sent + 4 * PACKET >= acknowledged - packets * PACKET,
