@@ -101,8 +101,8 @@ pub struct Loaded {
     pub begun: u64,
     /// Of these, those that have ended or changed to another.
     pub ended: u64,
-    /// The mean cost of an acknowledgement and of the bursts after it; `None` unless `sysctl kernel.bpf_stats_enabled=1` was
-    /// set meanwhile.
+    /// The mean cost of an acknowledgement and of the bursts after it; `None` unless
+    /// `sysctl kernel.bpf_stats_enabled=1` was set meanwhile.
     pub per_ack: Option<Duration>,
     /// The map in which its flows' state is.
     #[cfg_attr(not(has_programs), allow(dead_code))]
