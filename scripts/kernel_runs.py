@@ -296,13 +296,10 @@ def carried(rate: str | None, control: str, seconds: int, usual: float) -> Carri
     """One flow over a cable of that rate, where `usual` processors are busy without it."""
     with host("a") as left, host("b") as right:
         join(left, right, *(["rate", rate, "burst", "512kb", "latency", "50ms"] if rate else []))
-        with ended(right.start("iperf3", "--server")):
-            time.sleep(0.3)
-            words = ["iperf3", "--client", "10.9.0.2", "--json", "--congestion", control, "--time", str(seconds)]
-            began, busy_before = time.monotonic(), busy_s()
-            sent = json.loads(left.run(*words))["end"]["sum_sent"]
-            busy = busy_s() - busy_before - usual * (time.monotonic() - began)
-            ack_packets = json.loads(left.run("ip", "-s", "-j", "link", "show", "v0"))[0]["stats64"]["rx"]["packets"]
+        began, busy_before = time.monotonic(), busy_s()
+        sent = iperf3(left, right, control, 1, seconds)
+        busy = busy_s() - busy_before - usual * (time.monotonic() - began)
+        ack_packets = json.loads(left.run("ip", "-s", "-j", "link", "show", "v0"))[0]["stats64"]["rx"]["packets"]
     gbytes = sent["bytes"] / 1e9
     return Carried(sent["bits_per_second"] / 1e6, busy / gbytes, ack_packets / gbytes)
 
@@ -312,6 +309,15 @@ def busy_s() -> float:
     words = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=6)
     idle = (int(words[4]) + int(words[5])) / os.sysconf("SC_CLK_TCK")
     return time.monotonic() * os.sysconf("SC_NPROCESSORS_ONLN") - idle
+
+
+def iperf3(left: Host, right: Host, control: str, flows: int, seconds: int) -> dict[str, Any]:
+    """Sends from the left host to the right one; returns what iperf3 reports of all flows together."""
+    with ended(right.start("iperf3", "--server")):
+        time.sleep(0.3)
+        words = ["iperf3", "--client", "10.9.0.2", "--json", "--congestion", control, "--time", str(seconds)]
+        sent: dict[str, Any] = json.loads(left.run(*words, "--parallel", str(flows)))["end"]["sum_sent"]
+        return sent
 
 
 def join(left: Host, right: Host, *limit: str) -> None:
@@ -410,11 +416,8 @@ def overflowing(limit: Sequence[str], control: str, flows: int, seconds: int) ->
     """Mbit/s of all flows together, and the percentage of segments that were sent again."""
     with host("a") as left, host("b") as right:
         join(left, right, *limit)
-        with ended(right.start("iperf3", "--server")):
-            time.sleep(0.3)
-            words = ["iperf3", "--client", "10.9.0.2", "--json", "--congestion", control, "--time", str(seconds)]
-            sent = json.loads(left.run(*words, "--parallel", str(flows)))["end"]["sum_sent"]
-            counts = dict(line.split()[:2] for line in left.run("nstat", "-asz").splitlines()[1:])
+        sent = iperf3(left, right, control, flows, seconds)
+        counts = dict(line.split()[:2] for line in left.run("nstat", "-asz").splitlines()[1:])
     first, again = int(counts["TcpOutSegs"]), int(counts["TcpRetransSegs"])
     return sent["bits_per_second"] / 1e6, 100 * again / (first + again)
 
