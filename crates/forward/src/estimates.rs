@@ -1,5 +1,6 @@
 //! Measurements of the law's inputs from acknowledgements: D, Q, r, and the shares p, e and l.
 
+mod high;
 mod path;
 mod rate;
 mod room;
@@ -279,13 +280,14 @@ impl Estimates {
         let Some(lost) = feedback.lost.iter().find(is_new) else {
             return;
         };
-        let (delay, longest) = self.path.fullness();
+        let (delay, high) = self.path.fullness();
         let queue = FullQueue {
             delay,
-            longest,
+            high,
             packet_time: self.rate.time_for(packet),
-            rate_varies: (law::ONE / VARYING.0 + 1..=law::ONE / VARYING.1)
-                .contains(&self.empty.get()),
+            // While c bounds the target, e is that of an earlier time.
+            rate_varies: !self.room.is_bounded()
+                && (law::ONE / VARYING.0 + 1..=law::ONE / VARYING.1).contains(&self.empty.get()),
         };
         let loss = Loss {
             queue,

@@ -62,12 +62,40 @@ static inline int share_exceeds(const struct share *s, u64 n, u64 packet)
 	return s->part > packet && s->part * n > s->whole;
 }
 
+/* --- high.rs --- */
+
+#define HIGH_MEMORY (8000 * MS)
+#define HIGH_SHARE 64
+#define HIGH_STEP (1 * MS)
+
+struct high {
+	u64 delay;
+	u64 sampled;
+};
+
+static inline void high_update(struct high *h, u64 now, u64 age, u64 round_trip, u64 delay)
+{
+	u64 since = less(now, h->sampled);
+	u64 memory = larger(smaller(age, HIGH_MEMORY), HIGH_STEP * HIGH_SHARE);
+	u64 lasted = smaller(smaller(since, larger(round_trip, HIGH_STEP)), memory);
+	u64 change = times(h->delay, lasted);
+
+	if (since < HIGH_STEP)
+		return;
+	h->sampled = now;
+	if (delay <= h->delay)
+		h->delay -= change / memory;
+	else if (lasted < memory / HIGH_SHARE)
+		h->delay = smaller(delay, larger(h->delay, delay / HIGH_SHARE) + change / (memory / HIGH_SHARE));
+	else
+		h->delay = delay;
+}
+
 /* --- path.rs --- */
 
 #define THERE_MEMORY (5000 * MS)
 #define LONGEST_UNHEARD (200 * MS)
 #define BRIEF (20 * MS)
-#define FULL_MEMORY (8000 * MS)
 #define BARE_MEMORY (30000 * MS)
 
 /* The least delay before the first sample: more than any delay. */
@@ -92,7 +120,7 @@ struct path_delay {
 	struct least brief;
 	struct least bare;
 	struct most highest;
-	struct most longest;
+	struct high high;
 	u64 heard;
 	u64 last;
 	u64 newest;
@@ -138,15 +166,16 @@ static inline u64 path_above(const struct path_delay *p, u64 there)
 
 static inline void path_on_acked(struct path_delay *p, u64 now, u64 rtt, u64 smoothed_rtt)
 {
-	p->heard = more(p->heard, smaller(less(now, p->last), LONGEST_UNHEARD));
+	if (p->there.newer != NO_SAMPLE)
+		p->heard = more(p->heard, smaller(less(now, p->last), LONGEST_UNHEARD));
 	p->last = now;
 	least_update(&p->there, p->heard, THERE_MEMORY, rtt);
 	least_update(&p->standing, now, smoothed_rtt / 4, rtt);
 	least_update(&p->brief, now, BRIEF, rtt);
 	p->newest = rtt;
 	most_update(&p->highest, now, smoothed_rtt / 4, rtt);
-	most_update(&p->longest, now, FULL_MEMORY, rtt);
 	least_update(&p->bare, p->heard, BARE_MEMORY, rtt);
+	high_update(&p->high, now, p->heard, smoothed_rtt, less(rtt, least_get(&p->bare)));
 	p->delay = cut(path_above(p, rtt) / 1000);
 }
 
@@ -371,7 +400,7 @@ struct room {
 /* The queue, the path and the flow at a loss. */
 struct loss {
 	u64 delay;
-	u64 longest;
+	u64 high;
 	u64 packet_time;
 	u64 target;
 	u64 steady;
@@ -410,11 +439,11 @@ static inline void room_end_where_unbounded(struct room *r)
 /* Returns whether a trial begins, which holds r. */
 static inline int room_on_loss(struct room *r, u64 now, const struct loss *loss)
 {
-	int formed = loss->longest >= times(loss->packet_time, SHORTEST_BUFFER);
-	int full = formed && times(more(loss->delay, loss->packet_time), 8) >= times(loss->longest, 7);
+	int formed = loss->high >= times(loss->packet_time, SHORTEST_BUFFER);
+	int full = formed && times(more(loss->delay, loss->packet_time), 8) >= times(loss->high, 7);
 	u64 steady = larger(loss->steady / 1000, 1);
 	u64 half = loss->target / 1000 * ONE / steady / 2;
-	int others = formed && (loss->rate_varies || loss->longest > times(loss->target, OTHERS_QUEUE));
+	int others = formed && (loss->rate_varies || loss->high > times(loss->target, OTHERS_QUEUE));
 	int begins = 0;
 
 	if (!full)
@@ -601,7 +630,7 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 		u64 bare = least_get(&e->path.bare), empty = share_get(&e->empty);
 		struct loss loss = {
 			.delay = less(e->path.newest, bare),
-			.longest = less(most_get(&e->path.longest), bare),
+			.high = e->path.high.delay,
 			.packet_time = time_for(e->rate, packet),
 			.target = e->target,
 			.steady = e->steady,
@@ -609,7 +638,8 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 			.smoothed_rtt = h->smoothed_rtt,
 			.lost = share_get(&e->lost),
 			.packet = packet,
-			.rate_varies = empty > ONE / VARYING_LEAST && empty <= ONE / VARYING_MOST,
+			.rate_varies = !room_is_bounded(&e->room) && empty > ONE / VARYING_LEAST &&
+				       empty <= ONE / VARYING_MOST,
 		};
 
 		if (room_on_loss(&e->room, h->now, &loss))

@@ -9,6 +9,8 @@
 use verus_core::controller::Acked;
 use verus_core::units::{Duration, Time};
 
+use super::high::HighDelay;
+
 /// The span for the least forward delay, which covers one to two of them. Drains, every 4
 /// s, measure it more often.
 const FORWARD_MEMORY: Duration = Duration::from_secs(5);
@@ -23,9 +25,6 @@ const REVERSE_MEMORY: Duration = Duration::from_millis(500);
 /// The span for the least delay that shows whether the queue was empty: that of the last 20 to 40
 /// ms, whatever the round trip.
 const BRIEF: Duration = Duration::from_millis(20);
-/// The span for the longest forward delay, that of the last 8 to 16 s, which shows how long the
-/// buffer is.
-const FULL_MEMORY: Duration = Duration::from_secs(8);
 /// The span for the least delay above which the buffer's length counts: that of the last 30 to 60
 /// s. D would make the buffer seem short: within [`FORWARD_MEMORY`] it includes a queue that others
 /// keep full.
@@ -92,8 +91,8 @@ pub(super) struct PathDelay {
     standing_longest: Least,
     /// The forward delay of the packet acknowledged last.
     newest: i64,
-    /// The longest forward delay of [`FULL_MEMORY`], negated.
-    longest: Least,
+    /// The high forward delay, above the least of [`LONG_TERM_MEMORY`].
+    high: HighDelay,
     /// The least forward delay of [`LONG_TERM_MEMORY`].
     long_term: Least,
     /// The last reverse delay beyond the least.
@@ -114,7 +113,7 @@ impl PathDelay {
             reverse_longest: Least::NOTHING,
             newest: 0,
             standing_longest: Least::NOTHING,
-            longest: Least::NOTHING,
+            high: HighDelay::NOTHING,
             long_term: Least::NOTHING,
             reverse_excess: Duration::ZERO,
         }
@@ -154,7 +153,9 @@ impl PathDelay {
             _ if self.timed == Some(false) => (acked.rtt.as_nanos() as i64, 0, now),
             _ => return None,
         };
-        self.feedback_time += now.since(self.last).min(LONGEST_GAP);
+        if self.has_samples() {
+            self.feedback_time += now.since(self.last).min(LONGEST_GAP);
+        }
         self.last = now;
         self.forward
             .update(Time::ZERO + self.feedback_time, FORWARD_MEMORY, forward);
@@ -163,10 +164,11 @@ impl PathDelay {
         self.newest = forward;
         self.standing_longest
             .update(now, smoothed_rtt / 4, forward.saturating_neg());
-        self.longest
-            .update(now, FULL_MEMORY, forward.saturating_neg());
         self.long_term
             .update(Time::ZERO + self.feedback_time, LONG_TERM_MEMORY, forward);
+        let delay = self.above_long_term(forward);
+        self.high
+            .update(now, self.feedback_time, smoothed_rtt, delay);
         self.delay = u32::try_from(self.above(forward).as_micros()).unwrap_or(u32::MAX);
         self.reverse.update(now, REVERSE_MEMORY, reverse);
         self.reverse_longest
@@ -241,16 +243,15 @@ impl PathDelay {
         Duration::from_nanos(nanos.max(0) as u64)
     }
 
-    /// The forward delay of the packet acknowledged last, and the longest of [`FULL_MEMORY`], both
-    /// above the least of [`LONG_TERM_MEMORY`].
+    fn above_long_term(&self, forward: i64) -> Duration {
+        let nanos = forward.saturating_sub(self.long_term.get());
+        Duration::from_nanos(nanos.max(0) as u64)
+    }
+
+    /// The forward delay of the packet acknowledged last, and the high one, both above the least of
+    /// [`LONG_TERM_MEMORY`].
     pub(super) fn fullness(&self) -> (Duration, Duration) {
-        let long_term_least = self.long_term.get();
-        let above =
-            |delay: i64| Duration::from_nanos(delay.saturating_sub(long_term_least).max(0) as u64);
-        (
-            above(self.newest),
-            above(self.longest.get().saturating_neg()),
-        )
+        (self.above_long_term(self.newest), self.high.get())
     }
 
     /// The reverse delay of the last acknowledgement beyond the least.

@@ -6,7 +6,7 @@
 //! the same c (Chiu and Jain, 1989). Since q depends on r, they also reach the same rate.
 //!
 //! Random losses occur at any queue and are no overflow. An overflow is a loss while the delay is
-//! near the longest of the last seconds, without a recent loss at a shorter queue.
+//! near the high one, without a recent loss at a shorter queue.
 //!
 //! Where losses are frequent without a full buffer, c is lowered as a [`Trial`]. There q is the time of
 //! a number of bytes at r. So each flow adds as much to its window in a round trip, and loses a part
@@ -19,7 +19,7 @@ use super::trial::Trial;
 
 /// The time in which c grows by s: that over which e and l are averaged.
 const GROWTH: Duration = Duration::from_secs(16);
-/// The shortest buffer that shows in the delays, in packets at r. Where the longest delay is less,
+/// The shortest buffer that shows in the delays, in packets at r. Where the high delay is less,
 /// no queue has formed, and the losses are random.
 const SHORTEST_BUFFER: u64 = 4;
 /// A queue of more than this many q is not the flow's own.
@@ -36,8 +36,8 @@ const TRIED_LOSS: u64 = 128;
 pub(super) struct FullQueue {
     /// The delay of the packet acknowledged last, above the least of the last half minute.
     pub(super) delay: Duration,
-    /// The longest such delay of the last 8 to 16 s.
-    pub(super) longest: Duration,
+    /// The high delay, likewise.
+    pub(super) high: Duration,
     /// The time that a packet takes at r, which is the queue's granularity.
     pub(super) packet_time: Duration,
     /// Whether the queue is empty as often as on links of varying rate.
@@ -47,18 +47,18 @@ pub(super) struct FullQueue {
 impl FullQueue {
     /// Whether a queue has formed.
     fn has_formed(&self) -> bool {
-        self.longest >= self.packet_time * SHORTEST_BUFFER
+        self.high >= self.packet_time * SHORTEST_BUFFER
     }
 
     /// Whether the queue was at times so long that other flows or a link of varying rate made it.
     fn is_others(&self, target: Duration) -> bool {
-        self.has_formed() && (self.rate_varies || self.longest > target * OTHERS_QUEUE)
+        self.has_formed() && (self.rate_varies || self.high > target * OTHERS_QUEUE)
     }
 
     /// Whether the buffer was full: a queue has formed, and the delay was within an eighth of the
-    /// longest, and a packet.
+    /// high one, and a packet.
     fn is_full(&self) -> bool {
-        self.has_formed() && (self.delay + self.packet_time) * 8 >= self.longest * 7
+        self.has_formed() && (self.delay + self.packet_time) * 8 >= self.high * 7
     }
 }
 
@@ -244,10 +244,10 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const RATE: Rate = Rate::from_bps(10_000_000);
 
-    fn queue(delay_ms: u64, longest_ms: u64) -> FullQueue {
+    fn queue(delay_ms: u64, high_ms: u64) -> FullQueue {
         FullQueue {
             delay: Duration::from_millis(delay_ms),
-            longest: Duration::from_millis(longest_ms),
+            high: Duration::from_millis(high_ms),
             packet_time: Duration::from_micros(100),
             rate_varies: false,
         }
