@@ -70,23 +70,27 @@ static inline int share_exceeds(const struct share *s, u64 n, u64 packet)
 
 struct high {
 	u64 delay;
+	u64 began;
 	u64 sampled;
 };
 
-static inline void high_update(struct high *h, u64 now, u64 age, u64 round_trip, u64 delay)
+static inline void high_update(struct high *h, u64 now, u64 round_trip, u64 delay)
 {
-	u64 since = less(now, h->sampled);
-	u64 memory = larger(smaller(age, HIGH_MEMORY), HIGH_STEP * HIGH_SHARE);
-	u64 lasted = smaller(smaller(since, larger(round_trip, HIGH_STEP)), memory);
-	u64 change = times(h->delay, lasted);
+	u64 since = less(now, h->sampled), memory, rise, lasted, change;
 
 	if (since < HIGH_STEP)
 		return;
+	if (!h->sampled)
+		h->began = now;
 	h->sampled = now;
+	memory = larger(smaller(less(now, h->began), HIGH_MEMORY), HIGH_STEP * HIGH_SHARE);
+	rise = memory / HIGH_SHARE;
+	lasted = smaller(smaller(since, larger(round_trip, HIGH_STEP)), memory);
+	change = times(h->delay, lasted);
 	if (delay <= h->delay)
 		h->delay -= change / memory;
-	else if (lasted < memory / HIGH_SHARE)
-		h->delay = smaller(delay, larger(h->delay, delay / HIGH_SHARE) + change / (memory / HIGH_SHARE));
+	else if (lasted < rise)
+		h->delay = smaller(delay, larger(h->delay, delay / HIGH_SHARE) + change / rise);
 	else
 		h->delay = delay;
 }
@@ -166,8 +170,7 @@ static inline u64 path_above(const struct path_delay *p, u64 there)
 
 static inline void path_on_acked(struct path_delay *p, u64 now, u64 rtt, u64 smoothed_rtt)
 {
-	if (p->there.newer != NO_SAMPLE)
-		p->heard = more(p->heard, smaller(less(now, p->last), LONGEST_UNHEARD));
+	p->heard = more(p->heard, smaller(less(now, p->last), LONGEST_UNHEARD));
 	p->last = now;
 	least_update(&p->there, p->heard, THERE_MEMORY, rtt);
 	least_update(&p->standing, now, smoothed_rtt / 4, rtt);
@@ -175,7 +178,7 @@ static inline void path_on_acked(struct path_delay *p, u64 now, u64 rtt, u64 smo
 	p->newest = rtt;
 	most_update(&p->highest, now, smoothed_rtt / 4, rtt);
 	least_update(&p->bare, p->heard, BARE_MEMORY, rtt);
-	high_update(&p->high, now, p->heard, smoothed_rtt, less(rtt, least_get(&p->bare)));
+	high_update(&p->high, now, smoothed_rtt, less(rtt, least_get(&p->bare)));
 	p->delay = cut(path_above(p, rtt) / 1000);
 }
 

@@ -18,38 +18,40 @@ const STEP: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HighDelay {
     nanos: u64,
+    began_at: Time,
     sampled_at: Time,
 }
 
 impl HighDelay {
     pub(super) const NOTHING: HighDelay = HighDelay {
         nanos: 0,
+        began_at: Time::ZERO,
         sampled_at: Time::ZERO,
     };
 
-    /// Samples the `delay` of a flow that has sent for `age`. It is assumed to have lasted since the
-    /// last sample, but at most for a `round_trip`: a pause has one sample, however long it is.
-    pub(super) fn update(
-        &mut self,
-        now: Time,
-        age: Duration,
-        round_trip: Duration,
-        delay: Duration,
-    ) {
+    /// Samples the `delay`. It is assumed to have lasted since the last sample, but at most for a
+    /// `round_trip`: a pause has one sample, however long it is.
+    pub(super) fn update(&mut self, now: Time, round_trip: Duration, delay: Duration) {
         let since = now.since(self.sampled_at);
         if since < STEP {
             return;
         }
+        if self.sampled_at == Time::ZERO {
+            self.began_at = now;
+        }
         self.sampled_at = now;
+        let age = now.since(self.began_at);
         let memory = age.clamp(STEP * SHARE, MEMORY).as_nanos();
+        let rise = memory / SHARE;
         let lasted = since.min(round_trip.max(STEP)).as_nanos().min(memory);
-        let change = |per: u64| self.nanos.saturating_mul(lasted) / per;
+        let change = |time: u64| self.nanos.saturating_mul(lasted) / time;
         let delay = delay.as_nanos();
         self.nanos = if delay <= self.nanos {
             self.nanos - change(memory)
-        } else if lasted < memory / SHARE {
-            // By rates, not to the delay: a pause of a thousand round trips would move a mean.
-            delay.min(self.nanos.max(delay / SHARE) + change(memory / SHARE))
+        } else if lasted < rise {
+            // To the e-fold in that time, not towards the delay: a pause of a thousand round trips
+            // would move a mean.
+            delay.min(self.nanos.max(delay / SHARE) + change(rise))
         } else {
             delay
         };
@@ -71,8 +73,7 @@ mod tests {
     fn sample(high: &mut HighDelay, millis: std::ops::Range<u64>, delay: impl Fn(u64) -> Duration) {
         for tenth in millis.start * 10..millis.end * 10 {
             let now = Time::from_nanos(tenth * 100_000);
-            let age = now.since(Time::ZERO);
-            high.update(now, age, ROUND_TRIP, delay(tenth / 10));
+            high.update(now, ROUND_TRIP, delay(tenth / 10));
         }
     }
 
@@ -107,7 +108,7 @@ mod tests {
         sample(&mut high, 1..10_000, |_| FULL);
         let pause = Duration::from_millis(40);
         let now = Time::from_millis(10_000) + pause;
-        high.update(now, now.since(Time::ZERO), pause / 8, pause);
+        high.update(now, pause / 8, pause);
         assert!(high.get() <= FULL * 21 / 20);
     }
 
@@ -127,7 +128,7 @@ mod tests {
             let delay = if ms % 2 == 0 { 0 } else { u64::MAX };
             let round_trip = Duration::from_secs(ms);
             let now = Time::from_millis(ms * ms);
-            high.update(now, ROUND_TRIP, round_trip, Duration::from_nanos(delay));
+            high.update(now, round_trip, Duration::from_nanos(delay));
         }
     }
 }

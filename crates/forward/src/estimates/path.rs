@@ -153,9 +153,7 @@ impl PathDelay {
             _ if self.timed == Some(false) => (acked.rtt.as_nanos() as i64, 0, now),
             _ => return None,
         };
-        if self.has_samples() {
-            self.feedback_time += now.since(self.last).min(LONGEST_GAP);
-        }
+        self.feedback_time += now.since(self.last).min(LONGEST_GAP);
         self.last = now;
         self.forward
             .update(Time::ZERO + self.feedback_time, FORWARD_MEMORY, forward);
@@ -167,8 +165,7 @@ impl PathDelay {
         self.long_term
             .update(Time::ZERO + self.feedback_time, LONG_TERM_MEMORY, forward);
         let delay = self.above_long_term(forward);
-        self.high
-            .update(now, self.feedback_time, smoothed_rtt, delay);
+        self.high.update(now, smoothed_rtt, delay);
         self.delay = u32::try_from(self.above(forward).as_micros()).unwrap_or(u32::MAX);
         self.reverse.update(now, REVERSE_MEMORY, reverse);
         self.reverse_longest
