@@ -280,10 +280,10 @@ impl Estimates {
         let Some(lost) = feedback.lost.iter().find(is_new) else {
             return;
         };
-        let (delay, high) = self.path.fullness();
+        let (delay, full) = self.path.fullness();
         let queue = FullQueue {
             delay,
-            high,
+            full,
             packet_time: self.rate.time_for(packet),
             // While c bounds the target, e is that of an earlier time.
             rate_varies: !self.room.is_bounded()

@@ -403,7 +403,7 @@ struct room {
 /* The queue, the path and the flow at a loss. */
 struct loss {
 	u64 delay;
-	u64 high;
+	u64 full;
 	u64 packet_time;
 	u64 target;
 	u64 steady;
@@ -442,11 +442,11 @@ static inline void room_end_where_unbounded(struct room *r)
 /* Returns whether a trial begins, which holds r. */
 static inline int room_on_loss(struct room *r, u64 now, const struct loss *loss)
 {
-	int formed = loss->high >= times(loss->packet_time, SHORTEST_BUFFER);
-	int full = formed && times(more(loss->delay, loss->packet_time), 8) >= times(loss->high, 7);
+	int formed = loss->full >= times(loss->packet_time, SHORTEST_BUFFER);
+	int full = formed && times(more(loss->delay, loss->packet_time), 8) >= times(loss->full, 7);
 	u64 steady = larger(loss->steady / 1000, 1);
 	u64 half = loss->target / 1000 * ONE / steady / 2;
-	int others = formed && (loss->rate_varies || loss->high > times(loss->target, OTHERS_QUEUE));
+	int others = formed && (loss->rate_varies || loss->full > times(loss->target, OTHERS_QUEUE));
 	int begins = 0;
 
 	if (!full)
@@ -633,7 +633,7 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 		u64 bare = least_get(&e->path.bare), empty = share_get(&e->empty);
 		struct loss loss = {
 			.delay = less(e->path.newest, bare),
-			.high = e->path.high.delay,
+			.full = e->path.high.delay,
 			.packet_time = time_for(e->rate, packet),
 			.target = e->target,
 			.steady = e->steady,

@@ -1,7 +1,7 @@
 //! The high delay: a delay's 98th percentile over time, which shows how long the buffer is.
 //!
-//! A maximum would be that of one round trip in which a host was busy with something else, for
-//! 5 to 40 ms. In a buffer of one millisecond no overflow would then count as a full buffer.
+//! Of round trips a maximum would be that of one in which a host was busy with something else, for 5
+//! to 40 ms. In a buffer of one millisecond no overflow would then count as a full buffer.
 
 use verus_core::units::{Duration, Time};
 

@@ -25,6 +25,9 @@ const REVERSE_MEMORY: Duration = Duration::from_millis(500);
 /// The span for the least delay that shows whether the queue was empty: that of the last 20 to 40
 /// ms, whatever the round trip.
 const BRIEF: Duration = Duration::from_millis(20);
+/// The span for the longest forward delay, that of the last 8 to 16 s, which shows how long the
+/// buffer is.
+const FULL_MEMORY: Duration = Duration::from_secs(8);
 /// The span for the least delay above which the buffer's length counts: that of the last 30 to 60
 /// s. D would make the buffer seem short: within [`FORWARD_MEMORY`] it includes a queue that others
 /// keep full.
@@ -91,6 +94,8 @@ pub(super) struct PathDelay {
     standing_longest: Least,
     /// The forward delay of the packet acknowledged last.
     newest: i64,
+    /// The longest forward delay of [`FULL_MEMORY`], negated.
+    longest: Least,
     /// The high forward delay, above the least of [`LONG_TERM_MEMORY`].
     high: HighDelay,
     /// The least forward delay of [`LONG_TERM_MEMORY`].
@@ -113,6 +118,7 @@ impl PathDelay {
             reverse_longest: Least::NOTHING,
             newest: 0,
             standing_longest: Least::NOTHING,
+            longest: Least::NOTHING,
             high: HighDelay::NOTHING,
             long_term: Least::NOTHING,
             reverse_excess: Duration::ZERO,
@@ -164,6 +170,8 @@ impl PathDelay {
             .update(now, smoothed_rtt / 4, forward.saturating_neg());
         self.long_term
             .update(Time::ZERO + self.feedback_time, LONG_TERM_MEMORY, forward);
+        self.longest
+            .update(now, FULL_MEMORY, forward.saturating_neg());
         let delay = self.above_long_term(forward);
         self.high.update(now, smoothed_rtt, delay);
         self.delay = u32::try_from(self.above(forward).as_micros()).unwrap_or(u32::MAX);
@@ -245,10 +253,16 @@ impl PathDelay {
         Duration::from_nanos(nanos.max(0) as u64)
     }
 
-    /// The forward delay of the packet acknowledged last, and the high one, both above the least of
-    /// [`LONG_TERM_MEMORY`].
+    /// The forward delay of the packet acknowledged last, and that of a full buffer, both above the
+    /// least of [`LONG_TERM_MEMORY`]: the longest of [`FULL_MEMORY`], or the high one. A round trip
+    /// includes pauses of both hosts, which a delay by the receiver's clock does not.
     pub(super) fn fullness(&self) -> (Duration, Duration) {
-        (self.above_long_term(self.newest), self.high.get())
+        let full = if self.is_timed() {
+            self.above_long_term(self.longest.get().saturating_neg())
+        } else {
+            self.high.get()
+        };
+        (self.above_long_term(self.newest), full)
     }
 
     /// The reverse delay of the last acknowledgement beyond the least.

@@ -6,7 +6,7 @@
 //! the same c (Chiu and Jain, 1989). Since q depends on r, they also reach the same rate.
 //!
 //! Random losses occur at any queue and are no overflow. An overflow is a loss while the delay is
-//! near the high one, without a recent loss at a shorter queue.
+//! near that of a full buffer, without a recent loss at a shorter queue.
 //!
 //! Where losses are frequent without a full buffer, c is lowered as a [`Trial`]. There q is the time of
 //! a number of bytes at r. So each flow adds as much to its window in a round trip, and loses a part
@@ -19,8 +19,8 @@ use super::trial::Trial;
 
 /// The time in which c grows by s: that over which e and l are averaged.
 const GROWTH: Duration = Duration::from_secs(16);
-/// The shortest buffer that shows in the delays, in packets at r. Where the high delay is less,
-/// no queue has formed, and the losses are random.
+/// The shortest buffer that shows in the delays, in packets at r. Where the delay of a full one is
+/// less, no queue has formed, and the losses are random.
 const SHORTEST_BUFFER: u64 = 4;
 /// A queue of more than this many q is not the flow's own.
 const OTHERS_QUEUE: u64 = 4;
@@ -36,8 +36,9 @@ const TRIED_LOSS: u64 = 128;
 pub(super) struct FullQueue {
     /// The delay of the packet acknowledged last, above the least of the last half minute.
     pub(super) delay: Duration,
-    /// The high delay, likewise.
-    pub(super) high: Duration,
+    /// The delay of a full buffer, likewise: the longest of 8 to 16 s, or the high one
+    /// ([`super::high`]).
+    pub(super) full: Duration,
     /// The time that a packet takes at r, which is the queue's granularity.
     pub(super) packet_time: Duration,
     /// Whether the queue is empty as often as on links of varying rate.
@@ -47,18 +48,18 @@ pub(super) struct FullQueue {
 impl FullQueue {
     /// Whether a queue has formed.
     fn has_formed(&self) -> bool {
-        self.high >= self.packet_time * SHORTEST_BUFFER
+        self.full >= self.packet_time * SHORTEST_BUFFER
     }
 
     /// Whether the queue was at times so long that other flows or a link of varying rate made it.
     fn is_others(&self, target: Duration) -> bool {
-        self.has_formed() && (self.rate_varies || self.high > target * OTHERS_QUEUE)
+        self.has_formed() && (self.rate_varies || self.full > target * OTHERS_QUEUE)
     }
 
-    /// Whether the buffer was full: a queue has formed, and the delay was within an eighth of the
-    /// high one, and a packet.
+    /// Whether the buffer was full: a queue has formed, and the delay was within an eighth of
+    /// that, and a packet.
     fn is_full(&self) -> bool {
-        self.has_formed() && (self.delay + self.packet_time) * 8 >= self.high * 7
+        self.has_formed() && (self.delay + self.packet_time) * 8 >= self.full * 7
     }
 }
 
@@ -244,10 +245,10 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const RATE: Rate = Rate::from_bps(10_000_000);
 
-    fn queue(delay_ms: u64, high_ms: u64) -> FullQueue {
+    fn queue(delay_ms: u64, full_ms: u64) -> FullQueue {
         FullQueue {
             delay: Duration::from_millis(delay_ms),
-            high: Duration::from_millis(high_ms),
+            full: Duration::from_millis(full_ms),
             packet_time: Duration::from_micros(100),
             rate_varies: false,
         }
