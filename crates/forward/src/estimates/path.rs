@@ -255,7 +255,7 @@ impl PathDelay {
 
     /// The forward delay of the packet acknowledged last, and that of a full buffer, both above the
     /// least of [`LONG_TERM_MEMORY`]: the longest of [`FULL_MEMORY`], or the high one. A round trip
-    /// includes pauses of both hosts, which a delay by the receiver's clock does not.
+    /// includes the sender's pauses, which a delay by the receiver's clock does not.
     pub(super) fn fullness(&self) -> (Duration, Duration) {
         let full = if self.is_timed() {
             self.above_long_term(self.longest.get().saturating_neg())
