@@ -66,6 +66,11 @@ impl Least {
     }
 }
 
+/// The excess of a delay over the least, ns.
+fn excess(delay: i64, least: i64) -> Duration {
+    Duration::from_nanos(delay.saturating_sub(least).max(0) as u64)
+}
+
 /// The delays of one flow's path, in ns. Forward and reverse delays include the unknown offset
 /// between the two clocks, with opposite signs.
 #[derive(Clone, Copy, Debug)]
@@ -94,9 +99,9 @@ pub(super) struct PathDelay {
     standing_longest: Least,
     /// The forward delay of the packet acknowledged last.
     newest: i64,
-    /// The longest forward delay of [`FULL_MEMORY`], negated.
+    /// The longest forward delay of [`FULL_MEMORY`], negated, with the receiver's times.
     longest: Least,
-    /// The high forward delay, above the least of [`LONG_TERM_MEMORY`].
+    /// The high forward delay without them, above the least of [`LONG_TERM_MEMORY`].
     high: HighDelay,
     /// The least forward delay of [`LONG_TERM_MEMORY`].
     long_term: Least,
@@ -170,16 +175,18 @@ impl PathDelay {
             .update(now, smoothed_rtt / 4, forward.saturating_neg());
         self.long_term
             .update(Time::ZERO + self.feedback_time, LONG_TERM_MEMORY, forward);
-        self.longest
-            .update(now, FULL_MEMORY, forward.saturating_neg());
-        let delay = self.above_long_term(forward);
-        self.high.update(now, smoothed_rtt, delay);
+        if self.is_timed() {
+            self.longest
+                .update(now, FULL_MEMORY, forward.saturating_neg());
+        } else {
+            let delay = self.above_long_term(forward);
+            self.high.update(now, smoothed_rtt, delay);
+        }
         self.delay = u32::try_from(self.above(forward).as_micros()).unwrap_or(u32::MAX);
         self.reverse.update(now, REVERSE_MEMORY, reverse);
         self.reverse_longest
             .update(now, SPREAD_MEMORY, reverse.saturating_neg());
-        let excess = reverse.saturating_sub(self.reverse.get());
-        self.reverse_excess = Duration::from_nanos(excess.max(0) as u64);
+        self.reverse_excess = excess(reverse, self.reverse.get());
         Some(arrived_at)
     }
 
@@ -202,8 +209,7 @@ impl PathDelay {
 
     /// The excess of a forward delay over the least.
     fn above(&self, forward: i64) -> Duration {
-        let nanos = forward.saturating_sub(self.forward.get());
-        Duration::from_nanos(nanos.max(0) as u64)
+        excess(forward, self.forward.get())
     }
 
     /// Q: the least queueing delay of the last quarter to half of a smoothed round trip.
@@ -224,8 +230,7 @@ impl PathDelay {
     /// J, the spread of the reverse path's delay; `None` without the receiver's arrival times.
     pub(super) fn spread(&self) -> Option<Duration> {
         let longest = self.reverse_longest.get().saturating_neg();
-        let nanos = longest.saturating_sub(self.reverse.get());
-        (self.timed == Some(true)).then(|| Duration::from_nanos(nanos.max(0) as u64))
+        self.is_timed().then(|| excess(longest, self.reverse.get()))
     }
 
     /// Adds Q to D: the standing delay is the path's.
@@ -240,17 +245,13 @@ impl PathDelay {
 
     /// The range of the forward delay over the last quarter to half of a smoothed round trip.
     pub(super) fn range(&self) -> Duration {
-        let nanos = self
-            .standing_longest
-            .get()
-            .saturating_neg()
-            .saturating_sub(self.standing.get());
-        Duration::from_nanos(nanos.max(0) as u64)
+        let longest = self.standing_longest.get().saturating_neg();
+        excess(longest, self.standing.get())
     }
 
+    /// The excess of a forward delay over the least of [`LONG_TERM_MEMORY`].
     fn above_long_term(&self, forward: i64) -> Duration {
-        let nanos = forward.saturating_sub(self.long_term.get());
-        Duration::from_nanos(nanos.max(0) as u64)
+        excess(forward, self.long_term.get())
     }
 
     /// The forward delay of the packet acknowledged last, and that of a full buffer, both above the

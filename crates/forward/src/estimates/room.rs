@@ -56,8 +56,8 @@ impl FullQueue {
         self.has_formed() && (self.rate_varies || self.full > target * OTHERS_QUEUE)
     }
 
-    /// Whether the buffer was full: a queue has formed, and the delay was within an eighth of
-    /// that, and a packet.
+    /// Whether the buffer was full: a queue has formed, and the delay was within an eighth of the
+    /// delay of a full one, and a packet.
     fn is_full(&self) -> bool {
         self.has_formed() && (self.delay + self.packet_time) * 8 >= self.full * 7
     }
