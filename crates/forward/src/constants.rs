@@ -20,6 +20,8 @@ pub struct Constants {
     pub high_percent: u64,
     /// The root of 10 Mbit/s ÷ r that s grows with: 2, 3 or 4.
     pub root: u64,
+    /// The periods D for which a flow is new: two or three seconds on a cellular link.
+    pub new_rounds: u64,
 }
 
 impl Constants {
@@ -32,5 +34,6 @@ impl Constants {
         lost_steps: 8,
         high_percent: 150,
         root: 3,
+        new_rounds: 64,
     };
 }

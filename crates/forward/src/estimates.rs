@@ -29,6 +29,10 @@ const STEP_PACKETS: u64 = 16;
 /// Steps that the averages e and l cover: 16 s. This exceeds the interval of drains, so that flows
 /// of a bottleneck measure about the same.
 const CHANNEL_STEPS: u64 = 64;
+/// The least e of a new flow: 5 %, about what flows on links of varying rate measure. A flow that
+/// had to measure it first would have a shorter target than these for 10 s, and a third of their
+/// rate. On a steady link it has the longer target for as long as it is new.
+const NEW_EMPTY: u64 = law::ONE / 20;
 /// Divisor of s that gives the longest queue that counts as empty, 2 ms at 10 Mbit/s.
 const EMPTY_PART: u64 = 13;
 /// The longest queue that counts as empty on links slower than 10 Mbit/s.
@@ -208,6 +212,11 @@ impl Estimates {
         self.lost.exceeds(n, packet.get())
     }
 
+    /// Whether the flow has measured too little of the channel to know e.
+    fn is_new(&self) -> bool {
+        self.path.feedback_time() < self.base * self.parts.constants().new_rounds
+    }
+
     /// Whether e is too low to lift the target.
     pub(super) fn link_is_steady(&self) -> bool {
         self.empty.get() <= law::SPARE
@@ -289,9 +298,15 @@ impl Estimates {
             rate_varies: !self.room.is_bounded()
                 && (law::ONE / VARYING.0 + 1..=law::ONE / VARYING.1).contains(&self.empty.get()),
         };
+        // A new flow's longer target overflows buffers that s does not, and says nothing of c.
+        let target = if self.is_new() {
+            self.target.min(self.steady)
+        } else {
+            self.target
+        };
         let loss = Loss {
             queue,
-            target: self.target,
+            target,
             steady: self.steady,
             rate: self.rate,
             smoothed_rtt: feedback.smoothed_rtt,
@@ -384,7 +399,8 @@ impl Estimates {
     /// Computes q if r or c moved by a 64th, or a share changed.
     fn update_target(&mut self) {
         let enabled = |part, value| if self.parts.has(part) { value } else { 0 };
-        let [lost, empty, late] = self.shares();
+        let [lost, measured, late] = self.shares();
+        let empty = measured.max(if self.is_new() { NEW_EMPTY } else { 0 });
         let shares = lost | empty << 20 | late << 40;
         let (rate, last_rate) = (self.rate.as_bps(), self.target_rate.as_bps());
         let (room, last_room) = (self.room.get(), u64::from(self.target_room));
@@ -411,9 +427,11 @@ impl Estimates {
         self.target = Duration::from_micros(law::target_with(self.parts.constants(), &channel));
     }
 
-    /// Resets e and l, as if the queue had never been empty and no packet late.
+    /// Resets e and l, as if the queue had never been empty and no packet late. The flow must not
+    /// be new.
     #[cfg(test)]
     pub(super) fn assume_steady(&mut self) {
+        assert!(!self.is_new(), "{:?}", self.path.feedback_time());
         (self.empty, self.late) = (Share::new(), Share::new());
         self.update_target();
     }

@@ -151,6 +151,8 @@ impl Configuration for Config {
         constant!(high_percent),
         #[cfg(feature = "parts")]
         constant!(root),
+        #[cfg(feature = "parts")]
+        constant!(new_rounds),
     ];
 }
 
@@ -486,6 +488,9 @@ mod tests {
     use verus_core::controller::Acked;
     use verus_core::testing::{self, Path, SIZE};
 
+    /// The milliseconds and packets after which a flow is [`settled`].
+    const SETTLED: u64 = 3000;
+
     fn forward() -> Path<Forward> {
         Path::new(Forward::new(Config::default()).expect("the default is in range"))
     }
@@ -523,12 +528,12 @@ mod tests {
     }
 
     /// A flow after slow start, at 8 Mbit/s (a packet each millisecond), on a path of 20 ms each
-    /// way.
+    /// way. It is not new any more.
     fn settled(offset_ms: Option<u64>) -> Forward {
         let mut controller = Forward::new(Config::default()).expect("in range");
         controller.on_start(Time::ZERO, SIZE);
         controller.slow_start_window = None;
-        for number in 0..1000 {
+        for number in 0..SETTLED {
             let sample = Sample {
                 sent_ms: number,
                 forward_ms: 20,
@@ -565,10 +570,32 @@ mod tests {
     }
 
     #[test]
+    fn a_new_flow_has_the_target_of_a_link_of_varying_rate() {
+        let mut controller = Forward::new(Config::default()).expect("in range");
+        controller.on_start(Time::ZERO, SIZE);
+        controller.slow_start_window = None;
+        let mut target_ms = Vec::new();
+        // Behind a queue of 10 ms, which is never empty after the first packet.
+        for number in 0..2700 {
+            let sample = Sample {
+                sent_ms: number,
+                forward_ms: if number == 0 { 20 } else { 30 },
+                reverse_ms: 20,
+                ..Sample::default()
+            };
+            acknowledge(&mut controller, number, &sample);
+            target_ms.push(ms(controller.estimates.target()));
+        }
+        // It is new for 64 round trips of 40 ms. With e = 5 % the target is 1.6 s.
+        assert!((target_ms[2400] - 1.6 * 28.01).abs() < 0.1, "{target_ms:?}");
+        assert!((target_ms[2699] - 28.01).abs() < 0.05, "{target_ms:?}");
+    }
+
+    #[test]
     fn a_queue_on_the_reverse_path_does_not_count() {
         for offset_ms in [0, 1_000_000] {
             let mut controller = settled(Some(offset_ms));
-            for number in 1000..1400 {
+            for number in SETTLED..SETTLED + 400 {
                 let sample = Sample {
                     sent_ms: number,
                     forward_ms: 20,
@@ -581,7 +608,7 @@ mod tests {
             assert_eq!(ms(controller.estimates.queue()), 0.0);
             assert_eq!(controller.estimates.rate(), Rate::from_mbps(8.0));
             // D includes the reverse queue once the shorter delay has expired.
-            for number in 1400..2400 {
+            for number in SETTLED + 400..SETTLED + 1400 {
                 let sample = Sample {
                     sent_ms: number,
                     forward_ms: 20,
@@ -598,7 +625,7 @@ mod tests {
     #[test]
     fn without_the_receivers_clock_the_whole_round_trip_counts() {
         let mut controller = settled(None);
-        for number in 1000..1400 {
+        for number in SETTLED..SETTLED + 400 {
             let sample = Sample {
                 sent_ms: number,
                 forward_ms: 20,
@@ -617,12 +644,12 @@ mod tests {
         for step in 0..500 {
             let sample = Sample {
                 app_limited: true,
-                sent_ms: 1000 + step * 10,
+                sent_ms: SETTLED + step * 10,
                 forward_ms: 20,
                 reverse_ms: 20,
                 offset_ms: None,
             };
-            acknowledge(&mut controller, 1000 + step, &sample);
+            acknowledge(&mut controller, SETTLED + step, &sample);
         }
         assert_eq!(controller.estimates.rate(), Rate::from_mbps(8.0));
     }
@@ -656,7 +683,7 @@ mod tests {
     fn a_drain_lasts_until_the_path_is_empty() {
         let mut controller = settled(None);
         controller.estimates.assume_steady();
-        let (mut drained, mut number) = (false, 1000);
+        let (mut drained, mut number) = (false, SETTLED);
         // A queue of 60 ms stands until the flow drains.
         while !drained && number < 10_000 {
             let forward_ms = 80;
@@ -671,7 +698,7 @@ mod tests {
             drained = controller.drains.draining();
             number += 1;
         }
-        assert!(drained && number < 2000, "it took until {number}");
+        assert!(drained && number < SETTLED + 1000, "it took until {number}");
         let before = controller.estimates.rate();
         assert!(controller.release.window() < before.bytes_in(controller.estimates.base()) / 5);
         // An empty path delivers one packet in ten milliseconds.
@@ -690,9 +717,9 @@ mod tests {
 
     #[test]
     fn silence_counts_as_delivery_up_to_the_horizon() {
-        // Four gaps of 1 ms, of which the mean has reached 28 % after a second. Without the
+        // Four gaps of 1 ms, of which the mean has reached 63 % after 3 s. Without the
         // receiver's times, J adds 80 ms.
-        for (offset_ms, expected_ms) in [(None, 81.13), (Some(0), 1.13)] {
+        for (offset_ms, expected_ms) in [(None, 82.53), (Some(0), 2.53)] {
             let mut controller = settled(offset_ms);
             let at = controller.release.now();
             let horizon = ms(controller.estimates.horizon());

@@ -516,6 +516,8 @@ static inline void room_grow(struct room *r, u64 elapsed, u64 steady, u64 longes
 #define STEP_PACKETS 16
 #define LOST_STEPS 8
 #define CHANNEL_STEPS 64
+#define NEW_EMPTY (ONE / 20)
+#define NEW_ROUNDS 64
 #define EMPTY_PART 13
 #define EMPTY (2 * MS)
 #define REFILL_PART 4
@@ -608,6 +610,12 @@ static inline void estimates_new(struct estimates *e, u64 budget)
 	estimates_set_rate(e, 0);
 }
 
+/* Whether the flow has measured too little of the channel to know e. */
+static inline int estimates_is_new(const struct estimates *e)
+{
+	return e->path.heard < times(e->base, NEW_ROUNDS);
+}
+
 static inline u64 estimates_horizon(const struct estimates *e)
 {
 	return law_horizon(e->deliveries.gap / 1000, UNMEASURED / 1000) * 1000;
@@ -635,7 +643,8 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 			.delay = less(e->path.newest, bare),
 			.full = e->path.high.delay,
 			.packet_time = time_for(e->rate, packet),
-			.target = e->target,
+			/* A new flow's longer target overflows buffers that s does not. */
+			.target = estimates_is_new(e) ? smaller(e->target, e->steady) : e->target,
 			.steady = e->steady,
 			.rate = e->rate,
 			.smoothed_rtt = h->smoothed_rtt,
@@ -668,17 +677,20 @@ static inline u64 estimates_period(const struct estimates *e, u64 packet)
 static inline void estimates_update_target(struct estimates *e)
 {
 	u64 lost = share_get(&e->lost), empty = share_get(&e->empty), late = share_get(&e->late);
-	u64 shares = lost | empty << 20 | late << 40, room = room_get(&e->room);
+	u64 room = room_get(&e->room), shares;
 	struct channel channel = {
 		.rate = e->rate,
 		.budget = e->budget / 1000,
 		/* Losses of a trial do not lower its own target. */
 		.lost = e->room.trial.loss_before ? 0 : lost,
-		.empty = empty,
 		.late = late,
 		.room = room,
 	};
 
+	if (estimates_is_new(e))
+		empty = larger(empty, NEW_EMPTY);
+	channel.empty = empty;
+	shares = lost | empty << 20 | late << 40;
 	if (e->target_rate && shares == e->target_shares &&
 	    apart(room, e->target_room) <= e->target_room / 64 && apart(e->rate, e->target_rate) <= e->target_rate / 64)
 		return;
