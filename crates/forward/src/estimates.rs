@@ -289,10 +289,10 @@ impl Estimates {
         let Some(lost) = feedback.lost.iter().find(is_new) else {
             return;
         };
-        let (delay, full) = self.path.fullness();
         let queue = FullQueue {
-            delay,
-            full,
+            delay: self.path.newest(),
+            at_loss: self.path.at_loss(),
+            full: self.path.full(),
             packet_time: self.rate.time_for(packet),
             // While c bounds the target, e is that of an earlier time.
             rate_varies: !self.room.is_bounded()

@@ -403,6 +403,8 @@ struct room {
 /* The queue, the path and the flow at a loss. */
 struct loss {
 	u64 delay;
+	/* The delay that the lost packet met. */
+	u64 at_loss;
 	u64 full;
 	u64 packet_time;
 	u64 target;
@@ -443,7 +445,7 @@ static inline void room_end_where_unbounded(struct room *r)
 static inline int room_on_loss(struct room *r, u64 now, const struct loss *loss)
 {
 	int formed = loss->full >= times(loss->packet_time, SHORTEST_BUFFER);
-	int full = formed && times(more(loss->delay, loss->packet_time), 8) >= times(loss->full, 7);
+	int full = formed && times(more(loss->at_loss, loss->packet_time), 8) >= times(loss->full, 7);
 	u64 steady = larger(loss->steady / 1000, 1);
 	u64 half = loss->target / 1000 * ONE / steady / 2;
 	int others = formed && (loss->rate_varies || loss->full > times(loss->target, OTHERS_QUEUE));
@@ -641,6 +643,7 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 		u64 bare = least_get(&e->path.bare), empty = share_get(&e->empty);
 		struct loss loss = {
 			.delay = less(e->path.newest, bare),
+			.at_loss = less(most_get(&e->path.highest), bare),
 			.full = e->path.high.delay,
 			.packet_time = time_for(e->rate, packet),
 			/* A new flow's longer target overflows buffers that s does not. */

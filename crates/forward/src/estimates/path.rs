@@ -254,16 +254,30 @@ impl PathDelay {
         excess(forward, self.long_term.get())
     }
 
-    /// The forward delay of the packet acknowledged last, and that of a full buffer, both above the
-    /// least of [`LONG_TERM_MEMORY`]: the longest of [`FULL_MEMORY`], or the high one. A round trip
-    /// includes the sender's pauses, which a delay by the receiver's clock does not.
-    pub(super) fn fullness(&self) -> (Duration, Duration) {
-        let full = if self.is_timed() {
+    /// The forward delay of the packet acknowledged last, above the least of [`LONG_TERM_MEMORY`].
+    pub(super) fn newest(&self) -> Duration {
+        self.above_long_term(self.newest)
+    }
+
+    /// The delay that a packet met that was just lost, likewise: the newest. Without the receiver's
+    /// times it is the longest of the last quarter to half of a round trip. TCP's bursts are as long
+    /// as a short buffer, and those behind a lost packet met a shorter queue than it did.
+    pub(super) fn at_loss(&self) -> Duration {
+        if self.is_timed() {
+            self.newest()
+        } else {
+            self.above_long_term(self.standing_longest.get().saturating_neg())
+        }
+    }
+
+    /// The delay of a full buffer, likewise: the longest of [`FULL_MEMORY`], or the high one. A
+    /// round trip includes the sender's pauses, which a delay by the receiver's clock does not.
+    pub(super) fn full(&self) -> Duration {
+        if self.is_timed() {
             self.above_long_term(self.longest.get().saturating_neg())
         } else {
             self.high.get()
-        };
-        (self.above_long_term(self.newest), full)
+        }
     }
 
     /// The reverse delay of the last acknowledgement beyond the least.

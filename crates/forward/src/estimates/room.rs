@@ -36,6 +36,8 @@ const TRIED_LOSS: u64 = 128;
 pub(super) struct FullQueue {
     /// The delay of the packet acknowledged last, above the least of the last half minute.
     pub(super) delay: Duration,
+    /// The delay that the lost packet met, likewise.
+    pub(super) at_loss: Duration,
     /// The delay of a full buffer, likewise: the longest of 8 to 16 s, or the high one
     /// ([`super::high`]).
     pub(super) full: Duration,
@@ -59,7 +61,7 @@ impl FullQueue {
     /// Whether the buffer was full: a queue has formed, and the delay was within an eighth of the
     /// delay of a full one, and a packet.
     fn is_full(&self) -> bool {
-        self.has_formed() && (self.delay + self.packet_time) * 8 >= self.full * 7
+        self.has_formed() && (self.at_loss + self.packet_time) * 8 >= self.full * 7
     }
 }
 
@@ -248,6 +250,7 @@ mod tests {
     fn queue(delay_ms: u64, full_ms: u64) -> FullQueue {
         FullQueue {
             delay: Duration::from_millis(delay_ms),
+            at_loss: Duration::from_millis(delay_ms),
             full: Duration::from_millis(full_ms),
             packet_time: Duration::from_micros(100),
             rate_varies: false,
@@ -299,6 +302,17 @@ mod tests {
         // A loss in a full buffer, soon after one in a shorter queue, does not count either.
         lose(&mut room, 1010, &queue(2, 2), STEADY);
         assert!(!room.is_bounded());
+    }
+
+    #[test]
+    fn a_loss_that_met_a_full_buffer_counts_though_the_queue_is_shorter_by_now() {
+        let mut room = Room::new();
+        let shorter = FullQueue {
+            delay: Duration::from_millis(1),
+            ..queue(2, 2)
+        };
+        lose(&mut room, 1000, &shorter, STEADY);
+        assert_eq!(room.get(), ONE / 2);
     }
 
     #[test]
