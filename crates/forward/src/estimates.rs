@@ -31,7 +31,7 @@ const STEP_PACKETS: u64 = 16;
 const CHANNEL_STEPS: u64 = 64;
 /// The least e of a new flow: 5 %, about what flows on links of varying rate measure. A flow that
 /// had to measure it first would have a shorter target than these for 10 s, and a third of their
-/// rate. On a steady link it has the longer target for as long as it is new.
+/// rate. On a steady link it has the longer target while it is new.
 const NEW_EMPTY: u64 = law::ONE / 20;
 /// Divisor of s that gives the longest queue that counts as empty, 2 ms at 10 Mbit/s.
 const EMPTY_PART: u64 = 13;
