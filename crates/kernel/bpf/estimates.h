@@ -103,6 +103,7 @@ static inline void high_update(struct high *h, u64 now, u64 round_trip, u64 dela
 #define BARE_MEMORY (30000 * MS)
 
 /* The least delay before the first sample: more than any delay. */
+#define LONGEST_BURST MS
 #define NO_SAMPLE 0x7fffffffffffffffull
 
 struct least {
@@ -124,6 +125,8 @@ struct path_delay {
 	struct least brief;
 	struct least bare;
 	struct most highest;
+	/* The same of one or two of TCP's bursts. */
+	struct most burst;
 	struct high high;
 	u64 heard;
 	u64 last;
@@ -177,6 +180,7 @@ static inline void path_on_acked(struct path_delay *p, u64 now, u64 rtt, u64 smo
 	least_update(&p->brief, now, BRIEF, rtt);
 	p->newest = rtt;
 	most_update(&p->highest, now, smoothed_rtt / 4, rtt);
+	most_update(&p->burst, now, smaller(smoothed_rtt / 4, LONGEST_BURST), rtt);
 	least_update(&p->bare, p->heard, BARE_MEMORY, rtt);
 	high_update(&p->high, now, smoothed_rtt, less(rtt, least_get(&p->bare)));
 	p->delay = cut(path_above(p, rtt) / 1000);
@@ -643,7 +647,7 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 		u64 bare = least_get(&e->path.bare), empty = share_get(&e->empty);
 		struct loss loss = {
 			.delay = less(e->path.newest, bare),
-			.at_loss = less(most_get(&e->path.highest), bare),
+			.at_loss = less(most_get(&e->path.burst), bare),
 			.full = e->path.high.delay,
 			.packet_time = time_for(e->rate, packet),
 			/* A new flow's longer target overflows buffers that s does not. */

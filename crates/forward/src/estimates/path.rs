@@ -28,6 +28,9 @@ const BRIEF: Duration = Duration::from_millis(20);
 /// The span for the longest forward delay, that of the last 8 to 16 s, which shows how long the
 /// buffer is.
 const FULL_MEMORY: Duration = Duration::from_secs(8);
+/// The greatest span for the longest delay at a loss, which covers one to two of them. Linux's TCP
+/// sends what its pace allows in a millisecond in one burst.
+const LONGEST_BURST: Duration = Duration::from_millis(1);
 /// The span for the least delay above which the buffer's length counts: that of the last 30 to 60
 /// s. D would make the buffer seem short: within [`FORWARD_MEMORY`] it includes a queue that others
 /// keep full.
@@ -99,7 +102,8 @@ pub(super) struct PathDelay {
     standing_longest: Least,
     /// The forward delay of the packet acknowledged last.
     newest: i64,
-    /// The longest forward delay of [`FULL_MEMORY`], negated, with the receiver's times.
+    /// The longest forward delay, negated: of [`FULL_MEMORY`] with the receiver's times, of a quarter
+    /// of a round trip, at most [`LONGEST_BURST`], without them.
     longest: Least,
     /// The high forward delay without them, above the least of [`LONG_TERM_MEMORY`].
     high: HighDelay,
@@ -179,6 +183,8 @@ impl PathDelay {
             self.longest
                 .update(now, FULL_MEMORY, forward.saturating_neg());
         } else {
+            let span = (smoothed_rtt / 4).min(LONGEST_BURST);
+            self.longest.update(now, span, forward.saturating_neg());
             let delay = self.above_long_term(forward);
             self.high.update(now, smoothed_rtt, delay);
         }
@@ -260,13 +266,13 @@ impl PathDelay {
     }
 
     /// The delay that a packet met that was just lost, likewise: the newest. Without the receiver's
-    /// times it is the longest of the last quarter to half of a round trip. TCP's bursts are as long
-    /// as a short buffer, and those behind a lost packet met a shorter queue than it did.
+    /// times it is the longest of one or two bursts of TCP. These are as long as a short buffer, and
+    /// the packets behind a lost one met a shorter queue than it did.
     pub(super) fn at_loss(&self) -> Duration {
         if self.is_timed() {
             self.newest()
         } else {
-            self.above_long_term(self.standing_longest.get().saturating_neg())
+            self.above_long_term(self.longest.get().saturating_neg())
         }
     }
 
