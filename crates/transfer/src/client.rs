@@ -233,7 +233,7 @@ impl Client {
     pub async fn connect(config: &ClientConfig) -> Result<Self, ConnectError> {
         let began = Instant::now();
         let end = began + config.queueing;
-        let mut again = AGAIN;
+        let (mut again, mut handshake_began) = (AGAIN, false);
         loop {
             match Client::try_connect(config).await {
                 Err(ConnectError::Busy) if Instant::now() + again < end => {
@@ -241,7 +241,13 @@ impl Client {
                     sleep(again.mul_f64((1.0 + random) / 2.0)).await;
                     again = (again * 2).min(AGAIN_AT_MOST);
                 }
-                Err(ConnectError::Unconfirmed) if began.elapsed() < config.patience => {}
+                Err(ConnectError::Unconfirmed) if began.elapsed() < config.patience => {
+                    handshake_began = true;
+                }
+                // Of a later attempt no answer may arrive at all; the server is there even so.
+                Err(ConnectError::Unreachable { .. }) if handshake_began => {
+                    return Err(ConnectError::Unconfirmed);
+                }
                 other => return other,
             }
         }
