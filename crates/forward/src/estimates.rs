@@ -285,8 +285,8 @@ impl Estimates {
         for late in feedback.recovered {
             self.room.on_recovered(late.packet.at);
         }
-        let is_new = |lost: &&Departure| self.room.is_new_loss(lost.at);
-        let Some(lost) = feedback.lost.iter().find(is_new) else {
+        let is_new_loss = |lost: &&Departure| self.room.is_new_loss(lost.at);
+        let Some(lost) = feedback.lost.iter().find(is_new_loss) else {
             return;
         };
         let queue = FullQueue {

@@ -179,12 +179,14 @@ impl PathDelay {
             .update(now, smoothed_rtt / 4, forward.saturating_neg());
         self.long_term
             .update(Time::ZERO + self.feedback_time, LONG_TERM_MEMORY, forward);
-        if self.is_timed() {
-            self.longest
-                .update(now, FULL_MEMORY, forward.saturating_neg());
+        let longest_span = if self.is_timed() {
+            FULL_MEMORY
         } else {
-            let span = (smoothed_rtt / 4).min(LONGEST_BURST);
-            self.longest.update(now, span, forward.saturating_neg());
+            (smoothed_rtt / 4).min(LONGEST_BURST)
+        };
+        self.longest
+            .update(now, longest_span, forward.saturating_neg());
+        if !self.is_timed() {
             let delay = self.above_long_term(forward);
             self.high.update(now, smoothed_rtt, delay);
         }
@@ -265,6 +267,11 @@ impl PathDelay {
         self.above_long_term(self.newest)
     }
 
+    /// The longest forward delay of its span, likewise.
+    fn longest(&self) -> Duration {
+        self.above_long_term(self.longest.get().saturating_neg())
+    }
+
     /// The delay that a packet met that was just lost, likewise: the newest. Without the receiver's
     /// times it is the longest of one or two bursts of TCP. These are as long as a short buffer, and
     /// the packets behind a lost one met a shorter queue than it did.
@@ -272,7 +279,7 @@ impl PathDelay {
         if self.is_timed() {
             self.newest()
         } else {
-            self.above_long_term(self.longest.get().saturating_neg())
+            self.longest()
         }
     }
 
@@ -280,7 +287,7 @@ impl PathDelay {
     /// round trip includes the sender's pauses, which a delay by the receiver's clock does not.
     pub(super) fn full(&self) -> Duration {
         if self.is_timed() {
-            self.above_long_term(self.longest.get().saturating_neg())
+            self.longest()
         } else {
             self.high.get()
         }
