@@ -22,6 +22,9 @@ const SOONEST: Duration = Duration::from_millis(500);
 /// The longest drain, in smoothed round trips: the queue empties in the first, and the
 /// acknowledgements of the second show it.
 const ROUNDS: u64 = 2;
+/// Divisor of the smoothed round trip in the shortest drain that shows a longer path, a round trip
+/// and this part: the queue has emptied, and the measurement of Q covers a quarter.
+const SHOWN_PART: u64 = 4;
 
 /// Divisor of s that gives the assumed jitter of links, 1 ms at 10 Mbit/s. A seventh of the target
 /// is the most.
@@ -70,6 +73,15 @@ pub(super) struct QueueObservation {
     /// The time during which acknowledgements arrived, the clock of [`INTERVAL`]. An idle flow
     /// needs no drain: its own queue empties.
     pub(super) feedback_time: Duration,
+}
+
+/// When a path became longer, by the drain that shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lengthened {
+    /// Before the drain.
+    Before,
+    /// During the drain. The delay may also be the queue of a flow that has joined.
+    During,
 }
 
 /// The kinds of drains that are enabled, besides those that are due.
@@ -153,14 +165,14 @@ impl Drains {
         (self.phase, self.first) = (DrainPhase::Full(now), true);
     }
 
-    /// Begins or ends a drain, by the standing queue. Returns whether the drain that ended shows that
-    /// the path has become longer.
+    /// Begins or ends a drain, by the standing queue. Returns the change if the drain that ended shows
+    /// that the path has become longer.
     pub(super) fn update(
         &mut self,
         now: Time,
         observation: &QueueObservation,
         allowed: Allowed,
-    ) -> bool {
+    ) -> Option<Lengthened> {
         let &QueueObservation {
             queue,
             target,
@@ -170,14 +182,19 @@ impl Drains {
             feedback_time,
             ..
         } = observation;
+        // The longest queue that counts as empty: a seventh of the target, and the jitter of links.
+        let empty_limit = target / 7 + (steady / JITTER_PART).min(target / 7);
         let expired = match self.phase {
             DrainPhase::Full(since) | DrainPhase::Short(since) => {
-                now.since(since) >= smoothed_rtt * ROUNDS
+                let elapsed = now.since(since);
+                let shown = !self.first
+                    && elapsed >= smoothed_rtt + smoothed_rtt / SHOWN_PART
+                    && observation.range <= empty_limit
+                    && self.removed_own(queue, observation.calm_target);
+                shown || elapsed >= smoothed_rtt * ROUNDS
             }
             DrainPhase::Law => false,
         };
-        // The longest queue that counts as empty: a seventh of the target, and the jitter of links.
-        let empty_limit = target / 7 + (steady / JITTER_PART).min(target / 7);
         if queue <= empty_limit && (expired || !self.first) {
             if self.draining() {
                 self.ended = now;
@@ -186,7 +203,7 @@ impl Drains {
             self.phase = DrainPhase::Law;
             (self.empty_at, self.wait, self.high_since, self.first) = (now, SOONEST, None, false);
             (self.quiet_since, self.stands) = (feedback_time, false);
-            return false;
+            return None;
         }
         if self.draining() {
             if expired {
@@ -194,7 +211,7 @@ impl Drains {
                 let constant = observation.range <= queue * CONSTANT_RANGE.0 / CONSTANT_RANGE.1;
                 return self.fail(now, queue, observation.calm_target, constant);
             }
-            return false;
+            return None;
         }
         self.stands = observation.link_is_steady
             && observation.calm_target > Duration::ZERO
@@ -213,7 +230,7 @@ impl Drains {
             && now.since(self.ended) >= self.wait;
         let due = feedback_time.saturating_sub(self.quiet_since) >= INTERVAL;
         if !high && !due {
-            return false;
+            return None;
         }
         let short = allowed.short && self.base_confirmed && !high && queue + target < base / 2;
         self.phase = if short {
@@ -222,12 +239,26 @@ impl Drains {
             DrainPhase::Full(now)
         };
         (self.queue_before, self.base_before) = (queue, base);
-        false
+        None
     }
 
-    /// Ends a drain that did not empty the queue. `constant`: the queueing delay is, within [`CONSTANT_RANGE`].
-    /// Returns whether the path has become longer.
-    fn fail(&mut self, now: Time, queue: Duration, calm_target: Duration, constant: bool) -> bool {
+    /// Whether the drain removed at most what the flow may have had in the queue, 1.5 times its target,
+    /// and more than twice the target remains.
+    fn removed_own(&self, queue: Duration, calm_target: Duration) -> bool {
+        queue > calm_target * LONGER
+            && self.queue_before.saturating_sub(queue) <= calm_target * 3 / 2
+    }
+
+    /// Ends a drain that did not empty the queue. `constant`: the queueing delay is, within
+    /// [`CONSTANT_RANGE`]. Then a delay that the drain did not move or that has grown is the path's, as
+    /// is one of which it removed only the flow's own: a drain does not add to the queue.
+    fn fail(
+        &mut self,
+        now: Time,
+        queue: Duration,
+        calm_target: Duration,
+        constant: bool,
+    ) -> Option<Lengthened> {
         (self.ended, self.high_since, self.base_confirmed) = (now, None, false);
         self.stands = false;
         if queue <= self.queue_before {
@@ -236,17 +267,18 @@ impl Drains {
         if matches!(self.phase, DrainPhase::Short(_)) {
             // The short drain was too short for this queue: a full one follows.
             self.phase = DrainPhase::Full(now);
-            return false;
+            return None;
         }
-        // A drain does not add to the queue: where the delay has grown and is constant, the path has
-        // become longer meanwhile.
-        let grown = queue > self.queue_before && constant;
-        let unmoved = queue.abs_diff(self.queue_before) * UNMOVED <= self.queue_before || grown;
-        // The flow had at most 1.5 times its target in the queue. If the drain removed at most that,
-        // and the remaining delay is constant, that delay is the path's.
-        let removed_own = self.queue_before.saturating_sub(queue) <= calm_target * 3 / 2;
-        let longer = queue > calm_target * LONGER && removed_own && constant;
         self.phase = DrainPhase::Law;
-        !std::mem::take(&mut self.first) && (unmoved || longer)
+        let unmoved = queue.abs_diff(self.queue_before) * UNMOVED <= self.queue_before;
+        let grown = constant && queue > self.queue_before;
+        let own = constant && self.removed_own(queue, calm_target);
+        if std::mem::take(&mut self.first) || !(unmoved || grown || own) {
+            None
+        } else if grown {
+            Some(Lengthened::During)
+        } else {
+            Some(Lengthened::Before)
+        }
     }
 }

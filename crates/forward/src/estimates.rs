@@ -82,6 +82,8 @@ pub(super) struct Estimates {
     observed_at: Time,
     /// When feedback last arrived during a drain; zero before the first drain.
     drained_at: Time,
+    /// When a drain last showed that the path had become longer before it; zero if none has.
+    lengthened_at: Time,
     rate: Rate,
     steady: Duration,
     base: Duration,
@@ -111,6 +113,7 @@ impl Estimates {
             app_limited: false,
             observed_at: Time::ZERO,
             drained_at: Time::ZERO,
+            lengthened_at: Time::ZERO,
             rate: Rate::default(),
             steady: steady_queue(&parts, budget, Rate::default()),
             base: Duration::ZERO,
@@ -359,14 +362,18 @@ impl Estimates {
             // losses are frequent.
             let drain_lowers_rate_for = period + self.smoothed_rtt * 2;
             let drained = self.parts.has(Part::HeldRate) && since_drained <= drain_lowers_rate_for;
+            // What a longer path adds on the way back counts in D a round trip later. Meanwhile the
+            // window waits in the queue.
+            let lengthened = self.lengthened_at > Time::ZERO
+                && now.since(self.lengthened_at) < self.smoothed_rtt * 2 + self.base;
             let refill = (self.base / REFILL_PART).saturating_sub(self.budget / 2);
             let changes = if self.room.holds_rate() {
                 self.queue > self.steady
             } else {
-                rate > self.rate
-                    || !(self.app_limited || drained)
+                let lowers = !(self.app_limited || drained)
                     || self.queue > self.target.max(refill)
-                    || self.lost.exceeds(REFILL_LOSS, packet.get())
+                    || self.lost.exceeds(REFILL_LOSS, packet.get());
+                rate > self.rate || lowers && !lengthened
             };
             if changes {
                 self.set_rate(rate);
@@ -442,8 +449,12 @@ impl Estimates {
     }
 
     /// Adds Q to D, since a drain has shown that Q is the path's delay. Then r becomes at least
-    /// `rate`, measured before the drain: a drain sends less than the path could deliver.
-    pub(super) fn lengthen(&mut self, rate: Rate) {
+    /// `rate`, measured before the drain: a drain sends less than the path could deliver. If
+    /// `holds_rate`, r does not fall until D covers the whole path.
+    pub(super) fn lengthen(&mut self, rate: Rate, holds_rate: bool) {
+        if holds_rate {
+            self.lengthened_at = self.observed_at;
+        }
         self.path.lengthen();
         self.base = self.path.base().unwrap_or_default();
         self.queue = self.path.queue();

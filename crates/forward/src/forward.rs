@@ -47,7 +47,7 @@ use verus_words::spec::{Takes, word_for};
 
 #[cfg(feature = "parts")]
 pub use constants::Constants;
-use drain::{Allowed, Drains, QueueObservation};
+use drain::{Allowed, Drains, Lengthened, QueueObservation};
 use estimates::Estimates;
 use law::State;
 #[cfg(feature = "parts")]
@@ -292,9 +292,10 @@ impl Forward {
             self.calm
                 .update(now, observation.smoothed_rtt, rate, target);
         }
-        let is_longer = self.drains.update(now, &observation, allowed);
-        if is_longer && self.parts.has(Part::LongerPath) {
-            self.estimates.lengthen(self.calm.rate());
+        let longer = self.drains.update(now, &observation, allowed);
+        if let Some(longer) = longer.filter(|_| self.parts.has(Part::LongerPath)) {
+            let holds_rate = longer == Lengthened::Before;
+            self.estimates.lengthen(self.calm.rate(), holds_rate);
         }
     }
 

@@ -11,6 +11,7 @@
 #define INTERVAL (4000 * MS)
 #define SOONEST (500 * MS)
 #define ROUNDS 2
+#define SHOWN_PART 4
 #define JITTER_PART 26
 #define UNMOVED 32
 #define LONGER 2
@@ -66,9 +67,22 @@ static inline void drains_new(struct drains *d, u64 now, u64 feedback_time)
 	d->stands = 0;
 }
 
+/* When a path became longer, by the drain that shows it. */
+enum lengthened {
+	NOT_LENGTHENED,
+	LENGTHENED_BEFORE,
+	LENGTHENED_DURING,
+};
+
+/* Whether the drain removed only what the flow may have had in the queue. */
+static inline int drains_removed_own(const struct drains *d, u64 queue, u64 calm_target)
+{
+	return queue > times(calm_target, LONGER) && less(d->before, queue) <= times(calm_target, 3) / 2;
+}
+
 static inline int drains_fail(struct drains *d, u64 now, u64 queue, u64 calm_target, int constant)
 {
-	int unmoved, longer, first = d->first;
+	int unmoved, grown, own, first = d->first;
 
 	d->ended = now;
 	d->high = 0;
@@ -79,21 +93,27 @@ static inline int drains_fail(struct drains *d, u64 now, u64 queue, u64 calm_tar
 	if (d->phase == PHASE_SHORT_DRAIN) {
 		d->phase = PHASE_DRAIN;
 		d->since = now;
-		return 0;
+		return NOT_LENGTHENED;
 	}
-	unmoved = times(apart(queue, d->before), UNMOVED) <= d->before || (queue > d->before && constant);
-	longer = queue > times(calm_target, LONGER) && less(d->before, queue) <= times(calm_target, 3) / 2 && constant;
+	unmoved = times(apart(queue, d->before), UNMOVED) <= d->before;
+	grown = constant && queue > d->before;
+	own = constant && drains_removed_own(d, queue, calm_target);
 	d->phase = PHASE_LAW;
 	d->first = 0;
-	return !first && (unmoved || longer);
+	if (first || !(unmoved || grown || own))
+		return NOT_LENGTHENED;
+	return grown ? LENGTHENED_DURING : LENGTHENED_BEFORE;
 }
 
-/* Begins or ends a drain. Returns whether the drain that ended shows that the path has become longer. */
+/* Begins or ends a drain. Returns an enum lengthened. */
 static inline int drains_update(struct drains *d, u64 now, const struct seen *seen)
 {
 	u64 queue = seen->queue, target = seen->target;
 	u64 near = target / 7 + smaller(seen->steady / JITTER_PART, target / 7);
-	int over = d->phase != PHASE_LAW && less(now, d->since) >= times(seen->smoothed_rtt, ROUNDS);
+	u64 drained = d->phase == PHASE_LAW ? 0 : less(now, d->since), round = seen->smoothed_rtt;
+	int shown = !d->first && drained >= round + round / SHOWN_PART && seen->range <= near &&
+		    drains_removed_own(d, queue, seen->calm_target);
+	int over = d->phase != PHASE_LAW && (shown || drained >= times(round, ROUNDS));
 	int high, due;
 
 	if (queue <= near && (over || !d->first)) {
@@ -108,11 +128,11 @@ static inline int drains_update(struct drains *d, u64 now, const struct seen *se
 		d->high = 0;
 		d->first = 0;
 		d->stands = 0;
-		return 0;
+		return NOT_LENGTHENED;
 	}
 	if (d->phase != PHASE_LAW) {
 		if (!over)
-			return 0;
+			return NOT_LENGTHENED;
 		d->quiet_since = seen->feedback_time;
 		return drains_fail(d, now, queue, seen->calm_target, seen->range <= times(queue, 2) / 3);
 	}
@@ -128,12 +148,12 @@ static inline int drains_update(struct drains *d, u64 now, const struct seen *se
 	       less(now, d->ended) >= d->wait;
 	due = less(seen->feedback_time, d->quiet_since) >= INTERVAL;
 	if (!high && !due)
-		return 0;
+		return NOT_LENGTHENED;
 	d->phase = d->sure && !high && more(queue, target) < seen->base / 2 ? PHASE_SHORT_DRAIN : PHASE_DRAIN;
 	d->since = now;
 	d->before = queue;
 	d->base = seen->base;
-	return 0;
+	return NOT_LENGTHENED;
 }
 
 #endif

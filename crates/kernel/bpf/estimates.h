@@ -550,6 +550,8 @@ struct estimates {
 	u64 smoothed_rtt;
 	u64 looked;
 	u64 drained;
+	/* When a drain last showed that the path had become longer before it. */
+	u64 lengthened;
 	u64 dry;
 	struct share lost;
 	struct share late;
@@ -719,9 +721,11 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 		int drained = since_drained <= more(period, times(e->smoothed_rtt, 2));
 		u64 refill = less(e->base / REFILL_PART, e->budget / 2);
 
-		if (e->room.trial.open ? e->queue > e->steady
-				       : rate > e->rate || !(e->dry || drained) || e->queue > larger(e->target, refill) ||
-						 share_exceeds(&e->lost, REFILL_LOSS, packet))
+		int lengthened = e->lengthened && less(now, e->lengthened) < more(times(e->smoothed_rtt, 2), e->base);
+		int lowers = !(e->dry || drained) || e->queue > larger(e->target, refill) ||
+			     share_exceeds(&e->lost, REFILL_LOSS, packet);
+
+		if (e->room.trial.open ? e->queue > e->steady : rate > e->rate || (lowers && !lengthened))
 			estimates_set_rate(e, rate);
 	}
 	share_forget_step(&e->empty);
@@ -742,8 +746,10 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 	e->deliveries.silence = larger(SILENCE, smaller(times(time_for(e->rate, packet), 2), LONGEST_SILENCE));
 }
 
-static inline void estimates_lengthen(struct estimates *e, u64 rate)
+static inline void estimates_lengthen(struct estimates *e, u64 rate, int holds_rate)
 {
+	if (holds_rate)
+		e->lengthened = e->looked;
 	path_lengthen(&e->path);
 	e->base = path_base(&e->path);
 	e->queue = path_queue(&e->path);

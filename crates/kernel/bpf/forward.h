@@ -100,6 +100,7 @@ static inline void change_phase(struct forward *f)
 			.link_is_steady = share_get(&e->empty) <= SPARE,
 			.feedback_time = e->path.heard,
 		};
+		int lengthened;
 
 		if (f->drains.phase == PHASE_LAW && !f->drains.high &&
 		    less(f->now, f->calm_since) >= e->smoothed_rtt) {
@@ -109,8 +110,9 @@ static inline void change_phase(struct forward *f)
 			f->calm_newer_target = cut(e->target / 1000);
 			f->calm_since = f->now;
 		}
-		if (drains_update(&f->drains, f->now, &seen))
-			estimates_lengthen(e, f->calm_older_rate * 1000ull);
+		lengthened = drains_update(&f->drains, f->now, &seen);
+		if (lengthened)
+			estimates_lengthen(e, f->calm_older_rate * 1000ull, lengthened == LENGTHENED_BEFORE);
 	} else {
 		f->queued_samples = e->queue > e->target / 2 ? f->queued_samples + 1 : 0;
 		if (f->queued_samples >= QUEUED_SAMPLES || share_exceeds(&e->lost, OVERFLOW, f->packet)) {

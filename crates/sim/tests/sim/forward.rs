@@ -114,6 +114,29 @@ fn a_policer_is_filled_at_a_few_percent_of_loss() {
     }
 }
 
+/// The first flow's drain meets the second one's slow start, which may look like a longer path. If r
+/// could not fall then, the second flow would have a fifth of the link.
+#[test]
+fn a_flow_that_joins_another_has_its_share_within_seconds() {
+    for mbps in [5.0, 20.0, 50.0] {
+        let shares = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|step| {
+            let start_s = 9.0 + 0.4 * f64::from(step);
+            let outcome = run(&Scenario {
+                flows: vec![FlowSpec::new("forward"), starting("forward", start_s)],
+                ..single(
+                    &format!("rate:{mbps}"),
+                    "droptail:delay_ms=400",
+                    "forward",
+                    start_s + 6.0,
+                )
+            });
+            rate(&outcome, 1, start_s + 1.0, start_s + 6.0) / (mbps / 2.0)
+        });
+        let mean = shares.iter().sum::<f64>() / 10.0;
+        assert!(mean > 0.9, "{mbps} Mbit/s: shares {shares:.2?}");
+    }
+}
+
 /// Without trials two flows lose a fifth.
 #[test]
 fn flows_behind_one_policer_lose_a_few_percent_and_share() {
@@ -204,14 +227,14 @@ fn a_longer_path_is_believed_within_five_seconds_and_filled_within_three() {
     }
 }
 
-/// The 2 s after the second and ten round trips that a path may take (`verus check --suite paths`).
+/// The second and ten round trips that a path may take (`verus check --suite paths`), and 2 s more.
 /// The changes are spread over the 4 s between two drains. Up to 0.2 s after one, the data's way of
 /// 40 ms more may look like the target of 33 ms at 5 Mbit/s, until the next drain.
 #[test]
 fn whenever_a_path_becomes_longer_it_is_filled_after_a_second_and_ten_round_trips() {
     for mbps in [5.0, 20.0, 100.0] {
         for delay_ms in [60.0, 80.0] {
-            let used: Vec<f64> = (0..10)
+            let used: Vec<[f64; 2]> = (0..10)
                 .map(|step| {
                     let at_s = 13.0 + 0.4 * f64::from(step);
                     let from_s = at_s + 1.0 + 10.0 * 2.0 * delay_ms / 1e3;
@@ -228,9 +251,16 @@ fn whenever_a_path_becomes_longer_it_is_filled_after_a_second_and_ten_round_trip
                             from_s + 2.0,
                         )
                     });
-                    rate(&outcome, 0, from_s, from_s + 2.0) / mbps
+                    [(at_s, from_s), (from_s, from_s + 2.0)]
+                        .map(|(from, to)| rate(&outcome, 0, from, to) / mbps)
                 })
                 .collect();
+            let at_first = used.iter().map(|[first, _]| first).sum::<f64>() / 10.0;
+            assert!(
+                at_first > 0.7,
+                "{mbps} Mbit/s, {delay_ms} ms: used {at_first:.3} at first"
+            );
+            let used: Vec<f64> = used.iter().map(|[_, then]| *then).collect();
             let filled = used.iter().filter(|used| **used > 0.9).count();
             let may_miss = usize::from(mbps == 5.0);
             assert!(
