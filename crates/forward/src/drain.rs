@@ -100,9 +100,9 @@ pub(super) struct Drains {
     empty_at: Time,
     /// The feedback time when the path was last empty, or a drain last ended.
     quiet_since: Duration,
-    /// When the queue became long: above 1.5 times the target, or as `stands` says; `None` while it
-    /// is neither.
-    high_since: Option<Time>,
+    /// When the queue became long: above 1.5 times the target, or as `stands` says; zero while it is
+    /// neither.
+    high_since: Time,
     phase: DrainPhase,
     /// Whether this is the drain that ends slow start. It lasts its full time even if the queue
     /// seems empty, since D may still include a queue.
@@ -129,7 +129,7 @@ impl Drains {
         Drains {
             empty_at: now,
             quiet_since: feedback_time,
-            high_since: None,
+            high_since: Time::ZERO,
             phase: DrainPhase::Law,
             first: false,
             base_confirmed: false,
@@ -143,7 +143,7 @@ impl Drains {
 
     /// Whether the queue is long.
     pub(super) fn is_high(&self) -> bool {
-        self.high_since.is_some()
+        self.high_since > Time::ZERO
     }
 
     /// Whether a drain is under way.
@@ -201,7 +201,8 @@ impl Drains {
                 self.base_confirmed = base.abs_diff(self.base_before) <= empty_limit;
             }
             self.phase = DrainPhase::Law;
-            (self.empty_at, self.wait, self.high_since, self.first) = (now, SOONEST, None, false);
+            (self.empty_at, self.wait, self.first) = (now, SOONEST, false);
+            self.high_since = Time::ZERO;
             (self.quiet_since, self.stands) = (feedback_time, false);
             return None;
         }
@@ -218,14 +219,13 @@ impl Drains {
             && queue > observation.calm_target + empty_limit
             && (observation.range <= empty_limit || self.stands);
         if queue <= target * allowed.high_percent / 100 && !self.stands {
-            self.high_since = None;
-        } else {
-            self.high_since.get_or_insert(now);
+            self.high_since = Time::ZERO;
+        } else if !self.is_high() {
+            self.high_since = now;
         }
         let high = allowed.early
-            && self
-                .high_since
-                .is_some_and(|since| now.since(since) >= smoothed_rtt)
+            && self.is_high()
+            && now.since(self.high_since) >= smoothed_rtt
             && now.since(self.empty_at) >= SOONEST
             && now.since(self.ended) >= self.wait;
         let due = feedback_time.saturating_sub(self.quiet_since) >= INTERVAL;
@@ -259,7 +259,7 @@ impl Drains {
         calm_target: Duration,
         constant: bool,
     ) -> Option<Lengthened> {
-        (self.ended, self.high_since, self.base_confirmed) = (now, None, false);
+        (self.ended, self.high_since, self.base_confirmed) = (now, Time::ZERO, false);
         self.stands = false;
         if queue <= self.queue_before {
             self.wait = (self.wait * 2).min(INTERVAL);
