@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,7 @@ ON_PAGE = {
     "linux-suites.csv",
     "linux.csv",
     "losses.txt",
+    "paths.txt",
     "peers.csv",
     "python-rate.txt",
     "speed.txt",
@@ -155,6 +156,7 @@ WITHOUT_RECORDINGS = {
     "linux-suites.csv",
     "check.csv",
     "laws.txt",
+    "paths.txt",
     "arena-cost.txt",
     "instructions.txt",
     "kernel-queues.txt",
@@ -516,6 +518,33 @@ def laws(_: str) -> Iterator[str]:
             yield f"| `{name}` | {one.wanted} | `{one.scheme}` | {shown(one.value)} | {one.seeds} | {holds} |"
 
 
+#: The senders that stand beside `forward` in the rows that it misses.
+RIVALS = ["cubic", "bbr"]
+OF["paths.txt"] = Made(["bbr", "cubic", "forward"], (CHANNELS, SUITES), reordering=True, pauses=True)
+
+
+def paths(_: str) -> Iterator[str]:
+    """The rows of `paths` and `map` that `forward` misses, the worst of three seeds, and its rivals there."""
+    suite_names = ["paths", "map"]
+    judged = judge([suites.load(name) for name in suite_names], [Contestant.from_scheme("forward")], seeds=3)
+    missed = [one for one in judged if one.verdict == MISSED]
+    rows = {one.row for one in missed}
+    few = []
+    for name in suite_names:
+        suite = suites.load(name)
+        few.append(replace(suite, rows=tuple(row for row in suite.rows if rows & set(map(row.id_of, row.checks)))))
+    others = judge(few, [Contestant.from_scheme(scheme) for scheme in RIVALS], seeds=3)
+    values = {(one.row, one.scheme): shown(one.value) for one in others}
+    yield f"| row | asked | `forward` | {' | '.join(f'`{scheme}`' for scheme in RIVALS)} |"
+    yield "|---|---|---|" + "---|" * len(RIVALS)
+    for one in missed:
+        beside = " | ".join(values[one.row, scheme] for scheme in RIVALS)
+        yield f"| `{one.row}` | {one.wanted} | {shown(one.value)} | {beside} |"
+    for name in suite_names:
+        verdicts = [one.verdict for one in judged if one.suite == name and one.verdict in (PASSED, MISSED)]
+        yield f"| all of `{name}` | {len(verdicts)} rows | {verdicts.count(PASSED)} pass |{' |' * len(RIVALS)}"
+
+
 #: Tables that are made here: the page, and the function.
 MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "losses.txt": (BENCHMARKS, losses),
@@ -530,6 +559,7 @@ MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "users.txt": (BENCHMARKS, users),
     "kernel-queues.txt": ("kernel-queues.md", kernel_queue_rows),
     "laws.txt": ("check.md", laws),
+    "paths.txt": ("forward.md", paths),
 }
 #: Results of both kinds that other load on the machine would falsify.
 TIMED = {
