@@ -518,7 +518,7 @@ def laws(_: str) -> Iterator[str]:
             yield f"| `{name}` | {one.wanted} | `{one.scheme}` | {shown(one.value)} | {one.seeds} | {holds} |"
 
 
-#: The senders that stand beside `forward` in the rows that it misses.
+#: The senders whose values are shown too in the rows that `forward` misses.
 RIVALS = ["cubic", "bbr"]
 OF["paths.txt"] = Made(["bbr", "cubic", "forward"], (CHANNELS, SUITES), reordering=True, pauses=True)
 

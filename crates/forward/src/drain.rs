@@ -22,8 +22,8 @@ const SOONEST: Duration = Duration::from_millis(500);
 /// The longest drain, in smoothed round trips: the queue empties in the first, and the
 /// acknowledgements of the second show it.
 const ROUNDS: u64 = 2;
-/// Divisor of the smoothed round trip in the shortest drain that shows a longer path, a round trip
-/// and this part: the queue has emptied, and the measurement of Q covers a quarter.
+/// Divisor of the smoothed round trip. A round trip and this part are the shortest drain that shows a
+/// longer path: the queue empties in the round trip, and Q is measured over a quarter of one.
 const SHOWN_PART: u64 = 4;
 
 /// Divisor of s that gives the assumed jitter of links, 1 ms at 10 Mbit/s. A seventh of the target
@@ -250,8 +250,9 @@ impl Drains {
     }
 
     /// Ends a drain that did not empty the queue. `constant`: the queueing delay is, within
-    /// [`CONSTANT_RANGE`]. Then a delay that the drain did not move or that has grown is the path's, as
-    /// is one of which it removed only the flow's own: a drain does not add to the queue.
+    /// [`CONSTANT_RANGE`]. The delay is the path's if the drain did not move it. If constant, it is also
+    /// the path's if it has grown, since a drain does not add to the queue, or if the drain removed only
+    /// the flow's own part.
     fn fail(
         &mut self,
         now: Time,
@@ -272,8 +273,8 @@ impl Drains {
         self.phase = DrainPhase::Law;
         let unmoved = queue.abs_diff(self.queue_before) * UNMOVED <= self.queue_before;
         let grown = constant && queue > self.queue_before;
-        let own = constant && self.removed_own(queue, calm_target);
-        if std::mem::take(&mut self.first) || !(unmoved || grown || own) {
+        let remains = constant && self.removed_own(queue, calm_target);
+        if std::mem::take(&mut self.first) || !(unmoved || grown || remains) {
             None
         } else if grown {
             Some(Lengthened::During)

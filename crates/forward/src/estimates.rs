@@ -82,7 +82,8 @@ pub(super) struct Estimates {
     observed_at: Time,
     /// When feedback last arrived during a drain; zero before the first drain.
     drained_at: Time,
-    /// When a drain last showed that the path had become longer before it; zero if none has.
+    /// When a drain last showed that the path had become longer before it; zero before the first such
+    /// drain.
     lengthened_at: Time,
     rate: Rate,
     steady: Duration,
@@ -362,8 +363,8 @@ impl Estimates {
             // losses are frequent.
             let drain_lowers_rate_for = period + self.smoothed_rtt * 2;
             let drained = self.parts.has(Part::HeldRate) && since_drained <= drain_lowers_rate_for;
-            // What a longer path adds on the way back counts in D a round trip later. Meanwhile the
-            // window waits in the queue.
+            // The delay that a longer path adds on the way back counts in D a round trip later.
+            // Meanwhile the window waits in the queue.
             let lengthened = self.lengthened_at > Time::ZERO
                 && now.since(self.lengthened_at) < self.smoothed_rtt * 2 + self.base;
             let refill = (self.base / REFILL_PART).saturating_sub(self.budget / 2);

@@ -82,7 +82,7 @@ static inline int drains_removed_own(const struct drains *d, u64 queue, u64 calm
 
 static inline int drains_fail(struct drains *d, u64 now, u64 queue, u64 calm_target, int constant)
 {
-	int unmoved, grown, own, first = d->first;
+	int unmoved, grown, remains, first = d->first;
 
 	d->ended = now;
 	d->high = 0;
@@ -97,10 +97,10 @@ static inline int drains_fail(struct drains *d, u64 now, u64 queue, u64 calm_tar
 	}
 	unmoved = times(apart(queue, d->before), UNMOVED) <= d->before;
 	grown = constant && queue > d->before;
-	own = constant && drains_removed_own(d, queue, calm_target);
+	remains = constant && drains_removed_own(d, queue, calm_target);
 	d->phase = PHASE_LAW;
 	d->first = 0;
-	if (first || !(unmoved || grown || own))
+	if (first || !(unmoved || grown || remains))
 		return NOT_LENGTHENED;
 	return grown ? LENGTHENED_DURING : LENGTHENED_BEFORE;
 }
