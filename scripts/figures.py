@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -528,11 +528,8 @@ def paths(_: str) -> Iterator[str]:
     suite_names = ["paths", "map"]
     judged = judge([suites.load(name) for name in suite_names], [Contestant.from_scheme("forward")], seeds=3)
     missed = [one for one in judged if one.verdict == MISSED]
-    rows = {one.row for one in missed}
-    few = []
-    for name in suite_names:
-        suite = suites.load(name)
-        few.append(replace(suite, rows=tuple(row for row in suite.rows if rows & set(map(row.id_of, row.checks)))))
+    rows = [one.row for one in missed]
+    few = [suites.load(name).with_rows(rows) for name in suite_names]
     others = judge(few, [Contestant.from_scheme(scheme) for scheme in RIVALS], seeds=3)
     values = {(one.row, one.scheme): shown(one.value) for one in others}
     yield f"| row | asked | `forward` | {' | '.join(f'`{scheme}`' for scheme in RIVALS)} |"

@@ -22,8 +22,8 @@ const SOONEST: Duration = Duration::from_millis(500);
 /// The longest drain, in smoothed round trips: the queue empties in the first, and the
 /// acknowledgements of the second show it.
 const ROUNDS: u64 = 2;
-/// Divisor of the smoothed round trip. A round trip and this part are the shortest drain that shows a
-/// longer path: the queue empties in the round trip, and Q is measured over a quarter of one.
+/// Divisor of the smoothed round trip. The shortest drain that shows a longer path lasts a round trip,
+/// in which the queue empties, and this part, over which Q is measured.
 const SHOWN_PART: u64 = 4;
 
 /// Divisor of s that gives the assumed jitter of links, 1 ms at 10 Mbit/s. A seventh of the target

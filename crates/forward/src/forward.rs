@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            ┌ first drain ┐      ┌─ no empty path for 4 s, or Q > 1.5 q for a round trip ─┐
-//! slow start ┴─────────────┴▶ law ┴▶ drain: W = 0.15 r D, two round trips or until empty ──┴▶ law
+//! slow start ┴─────────────┴▶ law ┴▶ drain: W = 0.15 r D, two round trips at most ─────────┴▶ law
 //! ```
 //!
 //! `law.rs` is the law, as functions of integers. `estimates.rs` measures its inputs: r, the

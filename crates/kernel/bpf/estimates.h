@@ -720,7 +720,6 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 	if (deliveries_rate(&e->deliveries, period, more(e->base, e->target), &rate)) {
 		int drained = since_drained <= more(period, times(e->smoothed_rtt, 2));
 		u64 refill = less(e->base / REFILL_PART, e->budget / 2);
-
 		int lengthened = e->lengthened && less(now, e->lengthened) < more(times(e->smoothed_rtt, 2), e->base);
 		int lowers = !(e->dry || drained) || e->queue > larger(e->target, refill) ||
 			     share_exceeds(&e->lost, REFILL_LOSS, packet);

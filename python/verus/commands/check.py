@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 from pathlib import Path
 from typing import Annotated
@@ -165,18 +164,4 @@ def _chosen(names: list[str] | None, patterns: list[str] | None) -> list[Suite]:
     for pattern in patterns:
         if not fnmatch.filter(row_ids, pattern):
             raise FieldError("row", f"there is no row `{pattern}`{near_or_all(pattern, row_ids)}")
-    return [suite for suite in (_with_rows(suite, patterns) for suite in loaded) if suite.rows]
-
-
-def _with_rows(suite: Suite, patterns: list[str]) -> Suite:
-    """The suite, reduced to the rows and checks that match the patterns."""
-
-    def matches(name: str) -> bool:
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-
-    rows = []
-    for row in suite.rows:
-        checks = row.checks if matches(row.id) else tuple(one for one in row.checks if matches(row.id_of(one)))
-        if checks:
-            rows.append(dataclasses.replace(row, checks=checks))
-    return dataclasses.replace(suite, rows=tuple(rows))
+    return [suite for suite in (suite.with_rows(patterns) for suite in loaded) if suite.rows]

@@ -8,13 +8,14 @@ format by an example. Nothing here runs anything.
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -175,6 +176,19 @@ class Suite:
     source: str
     differences: str
     rows: tuple[Row, ...]
+
+    def with_rows(self, patterns: Collection[str]) -> Suite:
+        """The suite, reduced to the rows and checks whose names match one of the patterns (`*` and `?`)."""
+
+        def matches(name: str) -> bool:
+            return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+        rows = []
+        for row in self.rows:
+            checks = row.checks if matches(row.id) else tuple(one for one in row.checks if matches(row.id_of(one)))
+            if checks:
+                rows.append(replace(row, checks=checks))
+        return replace(self, rows=tuple(rows))
 
 
 def load(name: str) -> Suite:
